@@ -1,0 +1,75 @@
+"""An Outcome as KFP artifacts and output parameters."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
+
+from trainer_ops.model.outcome import Outcome
+
+__all__ = ["Artifact", "Outputs", "write"]
+
+# Schemes that KFP's launcher moves itself: a URI of one of them in another bucket fails the task after the training
+# (pipelines backend/src/v2/objectstore/config.go). Others (hf://, pvc://) are registered as they are.
+_KFP_SCHEMES = frozenset({"s3", "gs", "minio"})
+
+
+class Artifact(Protocol):
+    """What is used of ``dsl.Model`` and ``dsl.Metrics``."""
+
+    uri: str
+    metadata: dict[str, Any]
+
+    @property
+    def path(self) -> str:
+        """Where the executor writes it in this container."""
+
+
+class Outputs(NamedTuple):
+    """The component's output parameters."""
+
+    outcome: dict[str, Any]
+    model_uri: str
+
+
+def write(outcome: Outcome, *, model: Artifact, metrics: Artifact) -> Outputs:
+    """Fill the artifacts from a success."""
+    for name, value in outcome.metrics.items():
+        metrics.metadata[name] = value
+    model.metadata.update(_provenance(outcome))
+    if outcome.model_uri:
+        _place(outcome.model_uri, model)
+    return Outputs(outcome.to_json(), outcome.model_uri or "")
+
+
+def _provenance(outcome: Outcome) -> Mapping[str, Any]:
+    facts: dict[str, Any] = {
+        "trainjob": f"{outcome.namespace}/{outcome.name}",
+        "trainjob_uid": outcome.uid,
+        "target": outcome.target,
+        "attempt": outcome.attempt,
+        "started_at": outcome.started_at or "",
+        "finished_at": outcome.finished_at or "",
+        "model_uri": outcome.model_uri or "",
+    }
+    return {**facts, **{f"metric_{name}": value for name, value in outcome.metrics.items()}}
+
+
+def _place(uri: str, model: Artifact) -> None:
+    """Copy a model that lies on this machine; point at one that lies in the artifact's own bucket or outside KFP's."""
+    parts = urlsplit(uri)
+    local = Path(unquote(parts.path)) if parts.scheme == "file" else Path(uri) if not parts.scheme else None
+    if local is not None:
+        # On the engine the nodes share this file system. On a cluster a file:// URI is a node's own: left as metadata.
+        if local.is_dir():
+            shutil.copytree(local, model.path, dirs_exist_ok=True)
+        elif local.is_file():
+            Path(model.path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(local, model.path)
+        return
+    own = urlsplit(model.uri)
+    if parts.scheme not in _KFP_SCHEMES or (parts.scheme, parts.netloc) == (own.scheme, own.netloc):
+        model.uri = uri

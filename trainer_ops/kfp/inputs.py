@@ -1,0 +1,106 @@
+"""What a component's inputs mean: KFP's values -> TrainRequest and RunKey. Pure.
+
+KFP carries every number of a struct as a float, every optional as a sentinel (``Optional[int]`` crashes its local
+runner) and text where a pipeline joined parts, so each value is brought back here, once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from trainer_ops.errors import InvalidRequest
+from trainer_ops.model.identity import RunKey
+from trainer_ops.model.request import TrainRequest
+
+__all__ = ["request_from", "run_key"]
+
+# Inputs that have another name in a request, because "model" is the component's output.
+_RENAMED = {"script_uri": "script", "dataset_uri": "dataset", "base_model_uri": "model"}
+# 0 restarts and 0 seconds of grace mean something, so -1 stands for "not given" there; elsewhere 0 does.
+_MINUS_ONE = frozenset({"max_restarts", "missing_grace"})
+_NUMBERS = frozenset(
+    {
+        "num_nodes",
+        "num_proc_per_node",
+        "active_deadline_seconds",
+        "queue_timeout",
+        "startup_timeout",
+        "wait_timeout",
+        "unreachable_timeout",
+        "max_restarts",
+        "missing_grace",
+    }
+)
+
+
+def request_from(inputs: Mapping[str, Any]) -> TrainRequest:
+    """The request that these inputs describe.
+
+    Args:
+        inputs: the component's parameters by name, ``target`` left out.
+
+    Raises:
+        InvalidRequest: names the input, the reason and the remedy.
+    """
+    fields = {}
+    for name, value in inputs.items():
+        if not _given(name, value):
+            continue
+        fields[_RENAMED.get(name, name)] = _whole_number(name, value) if name in _NUMBERS else _plain(value)
+    for name in ("command", "args", "packages"):
+        if name in fields:
+            fields[name] = [_text(item) for item in fields[name]]
+    if "manifest" in fields and "runtime" in fields:
+        raise InvalidRequest("runtime", "manifest already names its runtime", "Leave runtime out")
+    return TrainRequest(**fields)
+
+
+def _given(name: str, value: Any) -> bool:
+    if value is None or value == "":
+        return False
+    if name in _MINUS_ONE:
+        return bool(value != -1)
+    return not (isinstance(value, int | float | list | dict) and not value)
+
+
+def _whole_number(name: str, value: Any) -> int:
+    """An int from what KFP makes of one: 2, 2.0, "2", "2.0"."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = 0.5
+    if not number.is_integer():
+        raise InvalidRequest(name, f"{value!r} is not a whole number", "Give a whole number")
+    return int(number)
+
+
+def _plain(value: Any) -> Any:
+    """The same data with whole floats as ints, all the way down: a TrainJob's int32 does not take 2.0 everywhere."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _text(item: Any) -> str:
+    """An argument as a command line has it; what is not text is written as JSON."""
+    return item if isinstance(item, str) else json.dumps(item)
+
+
+def run_key(output_uri: str, *, title: str) -> RunKey:
+    """Who asks: the task, told by the URI that the driver provisions for its output once.
+
+    The driver puts a fresh uuid into the URI for every task of every run; a retry, a retry from the UI and a pod that
+    Argo makes again see the same URI (pipelines backend/src/v2/driver; seen on KFP 2.17.0).
+
+    Raises:
+        InvalidRequest: the URI is empty, so that two tasks would share one training.
+    """
+    if not output_uri:
+        raise InvalidRequest(
+            "model", "the output artifact has no URI", "Run this as a KFP task; elsewhere use trainer_ops.run"
+        )
+    return RunKey.of("kfp", {"output": output_uri}, slug=title)
