@@ -6,6 +6,7 @@ Unknown fields are ignored; missing ones have the value that the API's default m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -373,11 +374,15 @@ class ObservedTrainJob:
 
 
 def number(text: Any) -> float | str:
-    """A metric's value: a float where it is one, else the text. Trainer carries metrics as strings."""
+    """A metric's value: a float where it is a finite one, else the text. Trainer carries metrics as strings.
+
+    NaN and infinity stay text: JSON has no numbers for them.
+    """
     try:
-        return float(text)
-    except (TypeError, ValueError):
+        value = float(text)
+    except (TypeError, ValueError, OverflowError):
         return str(text)
+    return value if math.isfinite(value) else str(text)
 
 
 def _progress(raw: Raw | None) -> ProgressPoint | None:

@@ -276,4 +276,6 @@ def _invalid(exc: ValidationError, model: type[BaseModel]) -> InvalidRequest:
 
 
 # Kept here so that a reader finds in one place what a request's labels may not overwrite.
-RESERVED_LABELS = frozenset({keys.LABEL_MANAGED_BY, keys.LABEL_RUN_KEY, keys.LABEL_SUBJECT, keys.LABEL_ATTEMPT})
+RESERVED_LABELS = frozenset(
+    {keys.LABEL_MANAGED_BY, keys.LABEL_RUN_KEY, keys.LABEL_SUBJECT, keys.LABEL_ATTEMPT, keys.LABEL_GENERATION}
+)
