@@ -147,7 +147,7 @@ class Backend(Protocol):
 
 
 def log_sources(pods: tuple[ObservedPod, ...]) -> tuple[LogSource, ...]:
-    """The sources that these pods have had so far, in the order of facts/trainer.md section 3.
+    """The sources that these pods have had so far, in the order in which a person reads them.
 
     Initializers first, then the launcher, then the nodes by index; of each the earlier restarts before the later.
     The sidecars and init containers of a pod are left out: what people ask for is what their code printed.

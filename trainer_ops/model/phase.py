@@ -9,7 +9,7 @@ __all__ = ["Phase", "State"]
 
 
 class Phase(str, Enum):
-    """The states of facts/trainer.md section 2, derived by ``status.classify``; TrainJobs have no such field."""
+    """The states of a training, derived by ``status.classify``; TrainJobs have no such field."""
 
     NOT_OBSERVED = "not_observed"
     SUBMITTED = "submitted"

@@ -20,7 +20,7 @@ __all__ = ["FunctionCode", "Initializer", "ScriptCode", "TrainRequest"]
 
 
 def _plain_number(value: Any) -> Any:
-    """Whole floats are ints: KFP's structs carry every number as a float (facts/kfp.md, fact 8)."""
+    """Whole floats are ints: KFP's structs carry every number as a float."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -51,7 +51,7 @@ class ReplicatedJob:
         depends_on: (name, status) pairs, status ``Ready`` or ``Complete``.
         parallelism: pods of the job before the TrainJob's ``numNodes`` is applied.
         backoff_limit: Kubernetes' default of 6 where the template is silent.
-        restart_policy: JobSet's default ``OnFailure`` where the template is silent (facts/trainer.md section 2).
+        restart_policy: JobSet's default ``OnFailure`` where the template is silent.
         grace_seconds: terminationGracePeriodSeconds, Kubernetes' default of 30 where the template is silent.
     """
 
