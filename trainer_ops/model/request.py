@@ -151,6 +151,20 @@ class TrainRequest(_Strict):
         except ValidationError as exc:
             raise _invalid(exc, type(self)) from exc
 
+    @field_validator("manifest", mode="after")
+    @classmethod
+    def _manifest_shape(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        """The parts that are read before ``validate`` judges the whole are what they should be."""
+        for path in ("metadata", "metadata.labels", "metadata.annotations", "spec", "spec.runtimeRef", "spec.trainer"):
+            part: Any = value
+            for name in path.split("."):
+                part = (part or {}).get(name)
+            if part is not None and not isinstance(part, dict):
+                raise InvalidRequest(
+                    f"manifest.{path}", f"is a {type(part).__name__}, not a mapping", "See the TrainJob API"
+                )
+        return value
+
     @field_validator("dataset", "model", mode="before")
     @classmethod
     def _uri_alone(cls, value: Any) -> Any:
@@ -206,18 +220,15 @@ class TrainRequest(_Strict):
     @property
     def runtime_ref(self) -> tuple[str, str]:
         """(kind, name) of the runtime, from the manifest where there is one."""
-        ref = (self.manifest or {}).get("spec", {}).get("runtimeRef", {})
+        ref = ((self.manifest or {}).get("spec") or {}).get("runtimeRef") or {}
         return ref.get("kind") or self.runtime_kind, ref.get("name") or self.runtime or ""
 
     @property
     def title(self) -> str:
         """The readable part of a TrainJob's name: the given name, the manifest's, the script's, or the runtime's."""
         if self.manifest is not None:
-            return str(
-                self.manifest.get("metadata", {}).get("name")
-                or self.manifest.get("metadata", {}).get("generateName")
-                or "train"
-            )
+            meta = self.manifest.get("metadata") or {}
+            return str(meta.get("name") or meta.get("generateName") or "train")
         script = self.script or (self.code.filename if isinstance(self.code, ScriptCode) else "")
         stem = script.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".py")
         return (

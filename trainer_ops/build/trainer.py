@@ -1,0 +1,172 @@
+"""The parts of a TrainJob's spec that come from a request's fields."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Final
+
+from trainer_ops.build.ship import launch_command
+from trainer_ops.errors import InvalidRequest
+from trainer_ops.model import keys
+from trainer_ops.model.request import Initializer, TrainRequest
+from trainer_ops.model.runtime import TrainingRuntime
+
+__all__ = ["env_entry", "spec_of"]
+
+_SOURCES: Final = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
+_RESOURCE_PARTS: Final = ("limits", "requests", "claims")
+_MAX_PATCHES: Final = 16
+# Whole numbers beyond this are not exact as floats, and a float is all that KFP's structs carry.
+_EXACT: Final = 2.0**53
+
+
+def spec_of(request: TrainRequest, runtime: TrainingRuntime | None) -> dict[str, Any]:
+    """``spec`` of a request that describes the job by fields; ours is not yet in the environment.
+
+    Raises:
+        InvalidRequest: a field that cannot be expressed.
+    """
+    kind, name = request.runtime_ref
+    spec: dict[str, Any] = {"runtimeRef": {"apiGroup": keys.GROUP, "kind": kind, "name": name}}
+    initializer = {
+        step: _initializer(step, source)
+        for step, source in (("dataset", request.dataset), ("model", request.model))
+        if source is not None
+    }
+    if initializer:
+        spec["initializer"] = initializer
+    spec["trainer"] = _trainer(request, runtime)
+    patches = _patches(request, runtime)
+    if patches:
+        spec["runtimePatches"] = patches
+    if request.suspend:
+        spec["suspend"] = True
+    if request.active_deadline_seconds is not None:
+        spec["activeDeadlineSeconds"] = request.active_deadline_seconds
+    if request.managed_by is not None:
+        spec["managedBy"] = request.managed_by
+    return spec
+
+
+def _trainer(request: TrainRequest, runtime: TrainingRuntime | None) -> dict[str, Any]:
+    """Always sent: Trainer's torch, jax and xgboost plugins inject no environment where ``spec.trainer`` is absent."""
+    trainer: dict[str, Any] = {}
+    # Also where it is the runtime's own: the MPI plugin sizes its nodes, and flux works at all, only when it is given.
+    nodes = request.num_nodes if request.num_nodes is not None else (runtime.num_nodes if runtime else None)
+    if nodes is not None:
+        trainer["numNodes"] = nodes
+    if request.num_proc_per_node is not None:
+        trainer["numProcPerNode"] = request.num_proc_per_node
+    if request.image is not None:
+        trainer["image"] = request.image
+    if request.code is not None:
+        trainer["command"] = launch_command(request, runtime)
+    elif request.command is not None:
+        trainer["command"] = list(request.command)
+    if request.args is not None:
+        trainer["args"] = list(request.args)
+    if request.env:
+        trainer["env"] = [env_entry(name, value, "env") for name, value in request.env.items()]
+    if request.resources_per_node is not None:
+        trainer["resourcesPerNode"] = _resources(request.resources_per_node)
+    return trainer
+
+
+def env_entry(name: str, value: Any, field: str) -> dict[str, Any]:
+    """One EnvVar: text and numbers as ``value``, a mapping as ``valueFrom``.
+
+    Raises:
+        InvalidRequest: a mapping that is no source of a value, or a value that is no text.
+    """
+    if isinstance(value, Mapping):
+        source = value["valueFrom"] if set(value) == {"valueFrom"} else value
+        if not isinstance(source, Mapping) or len(source) != 1 or next(iter(source)) not in _SOURCES:
+            raise InvalidRequest(
+                f"{field}.{name}",
+                f"{dict(value)!r} is no source of a value",
+                f'Give one of {", ".join(_SOURCES)}, such as {{"secretKeyRef": {{"name": "s", "key": "k"}}}}',
+            )
+        return {"name": name, "valueFrom": copy.deepcopy(dict(source))}
+    return {"name": name, "value": _text(value, f"{field}.{name}")}
+
+
+def _text(value: Any, field: str) -> str:
+    """A value as an environment variable or a quantity; whole floats are ints, as front ends with JSON mean them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+        return str(int(value))
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InvalidRequest(field, f"is a {type(value).__name__}", "Give text or a number")
+
+
+def _resources(given: Mapping[str, Any]) -> dict[str, Any]:
+    """``{"cpu": 2}`` as requests and limits; Kubernetes' own form as it is. Quantities become text."""
+    own = [part for part in given if part in _RESOURCE_PARTS]
+    if not own:
+        amounts = _quantities(given, "resources_per_node")
+        return {"requests": amounts, "limits": dict(amounts)}
+    if len(own) < len(given):
+        other = sorted(set(given) - set(own))
+        raise InvalidRequest(
+            f"resources_per_node.{other[0]}",
+            f"stands beside {own[0]}",
+            'Give amounts alone ({"cpu": 2}), or requests and limits alone',
+        )
+    return {
+        part: copy.deepcopy(value) if part == "claims" else _quantities(value, f"resources_per_node.{part}")
+        for part, value in given.items()
+    }
+
+
+def _quantities(given: Any, field: str) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(field, f"is a {type(given).__name__}", 'Give amounts by name, such as {"cpu": 2}')
+    for name, value in given.items():
+        if isinstance(value, bool):
+            raise InvalidRequest(f"{field}.{name}", f"{value!r} is no amount", 'Give a number or text such as "4Gi"')
+    return {name: _text(value, f"{field}.{name}") for name, value in given.items()}
+
+
+def _initializer(step: str, source: Initializer) -> dict[str, Any]:
+    made: dict[str, Any] = {"storageUri": source.storage_uri}
+    if source.env:
+        made["env"] = [env_entry(name, value, f"{step}.env") for name, value in source.env.items()]
+    if source.secret_ref is not None:
+        made["secretRef"] = {"name": source.secret_ref}
+    return made
+
+
+def _patches(request: TrainRequest, runtime: TrainingRuntime | None) -> list[dict[str, Any]]:
+    """The user's ``runtimePatches`` as they are, then ours."""
+    patches = copy.deepcopy(request.runtime_patches)
+    for index, patch in enumerate(patches):
+        if patch.get("manager") == keys.PATCH_MANAGER:
+            raise InvalidRequest(
+                f"runtime_patches[{index}].manager",
+                f'"{keys.PATCH_MANAGER}" marks the patches made from this request',
+                "Give another, such as your-domain.example/name",
+            )
+    seconds = request.termination_grace_period_seconds
+    if seconds is not None:
+        if len(patches) == _MAX_PATCHES:
+            raise InvalidRequest(
+                "termination_grace_period_seconds",
+                f"needs one more entry in runtime_patches, which already has the {_MAX_PATCHES} that are allowed",
+                "Write terminationGracePeriodSeconds into one of them",
+            )
+        pod = {"spec": {"terminationGracePeriodSeconds": seconds}}
+        jobs = [
+            {"name": job, "template": {"spec": {"template": copy.deepcopy(pod)}}} for job in _training_jobs(runtime)
+        ]
+        change = {"template": {"spec": {"replicatedJobs": jobs}}}
+        patches.append({"manager": keys.PATCH_MANAGER, "trainingRuntimeSpec": change})
+    return patches
+
+
+def _training_jobs(runtime: TrainingRuntime | None) -> list[str]:
+    """The replicatedJobs in which the training's processes run: all but the initializers."""
+    jobs = runtime.jobs if runtime else ()
+    return [job.name for job in jobs if job.ancestor not in keys.INITIALIZERS] or [keys.STEP_NODE]
