@@ -100,6 +100,7 @@ def _own_metadata(
         keys.LABEL_RUN_KEY: key.digest,
         keys.LABEL_SUBJECT: key.subject,
         keys.LABEL_ATTEMPT: str(attempt),
+        keys.LABEL_GENERATION: str(key.generation),
     }
     notes = {
         keys.ANNOTATION_IDENTITY: key.readable,
