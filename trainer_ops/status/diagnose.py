@@ -1,0 +1,206 @@
+"""Why a run did not succeed, for a tired person at three in the night: category, one sentence, proof, what to do.
+
+A failure of the training itself is judged here; a wait that was given up in ``gaveup``. The categories are a contract
+(``model.outcome.Category``); the sentences are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trainer_ops.model import keys
+from trainer_ops.model.observed import Terminated
+from trainer_ops.model.outcome import Category, Diagnosis
+from trainer_ops.model.phase import Phase
+from trainer_ops.status.clocks import RESTARTS
+from trainer_ops.status.evidence import Failure, NodeEvidence
+from trainer_ops.status.exits import START_ERRORS, ending, exit_text, signal_name
+from trainer_ops.status.facts import Facts
+from trainer_ops.status.gaveup import given_up
+from trainer_ops.status.remedies import from_log, out_of_gpu_memory
+
+__all__ = ["diagnose"]
+
+_LOST = frozenset({"NodeLost", "DeletionByTaintManager", "DeletionByPodGC", "ContainerStatusUnknown"})
+
+
+def diagnose(facts: Facts) -> Diagnosis:
+    """Why the run did not succeed."""
+    if facts.limit and facts.limit != RESTARTS:
+        return given_up(facts)
+    if facts.limit != RESTARTS and facts.state.phase in (Phase.DELETED, Phase.REPLACED):
+        return _deleted(facts)
+    if facts.state.phase is Phase.FAILED and facts.state.reason in _BY_REASON:
+        return _by_reason(facts)
+    culprit = facts.evidence.culprit
+    if culprit is None or culprit.failure is None:
+        return _unknown(facts)
+    return _by_node(facts, culprit, culprit.failure)
+
+
+def _deleted(facts: Facts) -> Diagnosis:
+    if facts.superseded_by:
+        summary = (
+            f"{facts.name} was deleted because {facts.superseded_by}, a newer training of the same task, took its place"
+        )
+        return Diagnosis(Category.SUPERSEDED, summary, facts.clues, f"Wait for {facts.superseded_by} instead.")
+    if facts.state.phase is Phase.REPLACED:
+        summary = f"{facts.name} is gone: {facts.state.detail}"
+        remedy = "The other one was not touched; look at who made it, and start this run again under a name of its own."
+        return Diagnosis(Category.SUPERSEDED, summary, facts.clues, remedy)
+    summary = f"{facts.name} was deleted before it ended"
+    remedy = "If nobody meant to cancel it, look for who deletes TrainJobs in this namespace; then start it again."
+    return Diagnosis(Category.DELETED, summary, facts.clues, remedy)
+
+
+_BY_REASON = {
+    "DeadlineExceeded": (
+        Category.DEADLINE,
+        "ran into its active_deadline_seconds and was stopped",
+        (
+            "Raise active_deadline_seconds (it counts from the creation: waiting for machines, pulling images and "
+            "initializers included), or train less."
+        ),
+    ),
+    "TrainingRuntimeNotSupported": (
+        Category.RUNTIME_MISSING,
+        "names a runtime that the controller does not support",
+        "Name a ClusterTrainingRuntime or TrainingRuntime that exists.",
+    ),
+}
+
+
+def _by_reason(facts: Facts) -> Diagnosis:
+    category, words, remedy = _BY_REASON[facts.state.reason]
+    return Diagnosis(category, f"{facts.name} {words}", _proof(facts, None), remedy)
+
+
+def _unknown(facts: Facts) -> Diagnosis:
+    said = ": ".join(part for part in (facts.state.reason, facts.state.detail) if part)
+    summary = f"{facts.name} failed" + (f" ({said})" if said else "")
+    summary += "; how its nodes ended was not seen, their pods were gone"
+    remedy = (
+        "Look for the log where the cluster keeps logs. Next time wait for it while it runs, or use a runtime with "
+        "restartPolicy Never: such pods stay."
+    )
+    return Diagnosis(Category.UNKNOWN, summary, _proof(facts, None), remedy)
+
+
+def _by_node(facts: Facts, node: NodeEvidence, failure: Failure) -> Diagnosis:
+    found = _own_cause(facts, node, failure)
+    if node.step in keys.INITIALIZERS:
+        found = _initializer(facts, node, failure, found)
+    elif _restarts_used(facts, node, failure):
+        limit = facts.limits.max_restarts
+        end = "the training was cancelled" if facts.limit == RESTARTS else "the training failed"
+        summary = f"{found.summary}; max_restarts={limit} was reached and {end}"
+        found = replace(found, category=Category.RESTARTS_EXHAUSTED, summary=summary)
+    elif facts.limit == RESTARTS:
+        found = replace(found, summary=f"{found.summary}; max_restarts=0: the training was cancelled")
+    return replace(found, evidence=_proof(facts, node))
+
+
+def _restarts_used(facts: Facts, node: NodeEvidence, failure: Failure) -> bool:
+    """Whether ``max_restarts`` had its say; with 0 of them the first failure itself is the better word."""
+    limit = facts.limits.max_restarts
+    if not limit:
+        return False
+    return facts.limit == RESTARTS or (node.restarts >= limit and not failure.outside)
+
+
+def _own_cause(facts: Facts, node: NodeEvidence, failure: Failure) -> Diagnosis:
+    """The node's failure by itself, whatever limits there are."""
+    if failure.reason in _LOST:
+        summary = f"{node.node} was lost with its machine{_because(failure)}"
+        return Diagnosis(Category.NODE_LOST, summary, (), "Start it again; with checkpoint_dir it resumes.")
+    if failure.outside:
+        summary = f"{node.node} was evicted{_because(failure)}"
+        remedy = "Start it again; if it happens often, give requests equal to limits, or a higher priority_class."
+        return Diagnosis(Category.EVICTED, summary, (), remedy)
+    tail = facts.tail(node.node)
+    if failure.reason == "OOMKilled" or out_of_gpu_memory(tail):
+        return _memory(node, failure)
+    if failure.reason in START_ERRORS:
+        summary = f"the command of {node.node} {ending(_end(failure))}"
+        remedy = "Check command and args: the program must exist in the image, at that path, and be executable."
+        return Diagnosis(Category.CONFIG, summary, (), remedy)
+    summary = f"{_what(node)} ended with {exit_text(failure.code)} on {node.node}{_hint(failure)}"
+    return Diagnosis(Category.EXIT_CODE, summary, (), from_log(tail) or _remedy(failure))
+
+
+def _because(failure: Failure) -> str:
+    return f" ({failure.reason}: {failure.message})" if failure.message else f" ({failure.reason})"
+
+
+def _end(failure: Failure) -> Terminated:
+    return Terminated(failure.code, failure.reason, failure.message)
+
+
+def _what(node: NodeEvidence) -> str:
+    return "the initializer" if node.step in keys.INITIALIZERS else "the training script"
+
+
+def _memory(node: NodeEvidence, failure: Failure) -> Diagnosis:
+    if failure.reason == "OOMKilled":
+        summary = f"{node.node} ran out of memory and was killed (OOMKilled, exit code {failure.code})"
+        remedy = "Give more memory in resources_per_node, or use a smaller batch or fewer data-loading workers."
+    else:
+        summary = f"{node.node} ran out of GPU memory ({exit_text(failure.code)})"
+        remedy = "Use a smaller batch or more memory-saving settings, or a GPU with more memory."
+    return Diagnosis(Category.OUT_OF_MEMORY, summary, (), remedy)
+
+
+def _hint(failure: Failure) -> str:
+    if signal_name(failure.code) == "SIGKILL":
+        return ": it was killed, which may be memory or an eviction that was not reported as such"
+    return {126: ": the command was found but cannot be run", 127: ": a command was not found"}.get(failure.code, "")
+
+
+_BY_SIGNAL = {
+    "SIGKILL": "Look at the node's memory at that time; if nothing speaks for memory, ask who stopped the pod.",
+    "SIGTERM": "Somebody or something asked it to stop: a drained machine, a preemption, or a person.",
+    "SIGSEGV": "A native library crashed: use matching versions of the framework and its extensions "
+    "(PYTHONFAULTHANDLER=1 in env shows where).",
+    "SIGBUS": "Give the pod more shared memory (mount an emptyDir of medium Memory at /dev/shm).",
+    "SIGILL": "The image's binaries need a newer processor than this node has.",
+}
+_BY_CODE = {
+    126: "Check that the program is executable and made for the machine's platform.",
+    127: "Check command and args: the program is not in the image's PATH.",
+}
+
+
+def _remedy(failure: Failure) -> str:
+    by_signal = _BY_SIGNAL.get(signal_name(failure.code) or "")
+    return by_signal or _BY_CODE.get(failure.code) or "Read the last lines above; correct the code and start it again."
+
+
+def _initializer(facts: Facts, node: NodeEvidence, failure: Failure, found: Diagnosis) -> Diagnosis:
+    kind = node.step.removesuffix("-initializer")
+    summary = f"the {node.step} failed ({ending(_end(failure)) if not failure.outside else failure.reason})"
+    if facts.limit == RESTARTS:
+        summary += f"; max_restarts={facts.limits.max_restarts} was reached and the training was cancelled"
+    known = from_log(facts.tail(node.node))
+    remedy = known or f"Check the {kind}'s storage_uri, that it exists, and the credentials in its secret_ref."
+    if found.category is not Category.EXIT_CODE and not known:
+        remedy = found.remedy
+    return Diagnosis(Category.INITIALIZER, summary, (), remedy)
+
+
+def _proof(facts: Facts, node: NodeEvidence | None) -> tuple[str, ...]:
+    """The original words: last log lines of the node, how its container ended, conditions and events."""
+    lines = list(facts.tail(node.node)) if node else []
+    if node is not None and node.failure is not None:
+        lines.append(_container_line(node, node.failure))
+        if node.failure.message and not node.failure.outside:
+            lines.append(f"{node.node} left the message: {node.failure.message}")
+    if facts.state.phase is Phase.FAILED and facts.state.detail:
+        lines.append(f"{facts.state.reason}: {facts.state.detail}")
+    lines += [clue for clue in facts.clues if clue not in lines]
+    return tuple(dict.fromkeys(lines))
+
+
+def _container_line(node: NodeEvidence, failure: Failure) -> str:
+    end = failure.reason if failure.outside else ending(_end(failure))
+    after = f", after {node.restarts} restart{'s' if node.restarts > 1 else ''}" if node.restarts else ""
+    return f"{node.node}: {end}{after}"

@@ -1,0 +1,137 @@
+"""Why a wait was given up. The training was left alone each time, and each sentence says so."""
+
+from __future__ import annotations
+
+from trainer_ops.model.outcome import Category, Diagnosis
+from trainer_ops.model.phase import Phase
+from trainer_ops.model.times import duration
+from trainer_ops.status.clocks import QUEUE, UNREACHABLE, WAIT
+from trainer_ops.status.facts import Facts
+from trainer_ops.status.podwhy import CONFIG_REASONS, IMAGE_REASONS, MOUNT_REASONS
+from trainer_ops.status.queueing import NEVER_ADMITTED
+
+__all__ = ["given_up"]
+
+_ALONE = "the training was left alone"
+_AGAIN = "wait for it again, or cancel it if it is no longer wanted"
+
+
+def given_up(facts: Facts) -> Diagnosis:
+    """By which limit, and why the training had not got further."""
+    if facts.limit == UNREACHABLE:
+        return _unreachable(facts)
+    if facts.limit == WAIT:
+        return _too_long(facts)
+    return _queued(facts) if facts.limit == QUEUE else _not_started(facts)
+
+
+def _proof(facts: Facts) -> tuple[str, ...]:
+    detail = (facts.state.detail,) if facts.state.detail else ()
+    return tuple(dict.fromkeys((*detail, *facts.clues)))
+
+
+def _unreachable(facts: Facts) -> Diagnosis:
+    summary = f"the target gave no answer for {duration(facts.waited)}; {_ALONE} and may well go on"
+    evidence = (facts.error, f"last seen: {_seen(facts)}") if facts.error else (f"last seen: {_seen(facts)}",)
+    return Diagnosis(Category.UNREACHABLE, summary, evidence, f"When the target answers again, {_AGAIN}.")
+
+
+def _seen(facts: Facts) -> str:
+    detail = f" ({facts.state.detail})" if facts.state.detail else ""
+    return f"{facts.state.phase}{detail}"
+
+
+def _too_long(facts: Facts) -> Diagnosis:
+    limit = f"wait_timeout={duration(facts.waited)}"
+    summary = f"{facts.name} had not ended after {limit}; it was {facts.state.phase}, and {_ALONE}"
+    return Diagnosis(Category.DEADLINE, summary, _proof(facts), f"Raise wait_timeout, or {_AGAIN}.")
+
+
+def _queued(facts: Facts) -> Diagnosis:
+    state, waited = facts.state, duration(facts.waited)
+    if state.phase is Phase.SUSPENDED:
+        summary = f"{facts.name} was suspended for queue_timeout={waited}; {_ALONE}"
+        return Diagnosis(Category.QUEUED_TOO_LONG, summary, _proof(facts), "Resume it, then wait for it again.")
+    detail = f" ({state.detail})" if state.detail else ""
+    if state.reason == NEVER_ADMITTED:
+        summary = f"{facts.name} asks for more than its queue can ever give{detail}; {_ALONE}"
+        remedy = "Ask for less in resources_per_node or num_nodes, or have the ClusterQueue's quota raised."
+        return Diagnosis(Category.QUOTA, summary, _proof(facts), remedy)
+    summary = f"{facts.name} waited in its queue for queue_timeout={waited}{detail}; {_ALONE}"
+    remedy = _QUEUE_REMEDIES.get(state.reason, f"Raise queue_timeout, use a higher priority_class, or {_AGAIN}.")
+    return Diagnosis(Category.QUEUED_TOO_LONG, summary, _proof(facts), remedy)
+
+
+_QUEUE_REMEDIES = {
+    "Inadmissible": "Name a LocalQueue that exists in this namespace and is active.",
+    "Deactivated": "Set spec.active of its Workload to true, then wait for it again.",
+    "Admitted": "Kueue admitted it but does not resume it: look at its log; does its version fit Trainer's?",
+}
+
+_BY_REASON = (
+    (
+        IMAGE_REASONS,
+        Category.IMAGE,
+        "Correct image, or let the cluster pull it (imagePullSecrets), then cancel this training and start it again.",
+    ),
+    (
+        CONFIG_REASONS | MOUNT_REASONS | {"ProvisioningFailed"},
+        Category.CONFIG,
+        "Make what is missing, then it starts by itself; or correct the request, cancel this training and start again.",
+    ),
+    (
+        frozenset({"Unschedulable", "SchedulingGated"}),
+        Category.UNSCHEDULABLE,
+        "Ask for less in resources_per_node or num_nodes, or add machines; it starts by itself when there is room.",
+    ),
+)
+
+
+def _not_started(facts: Facts) -> Diagnosis:
+    state = facts.state
+    category, remedy = _startup_cause(facts)
+    detail = f": {state.detail}" if state.detail else ""
+    summary = f"{facts.name} did not start within startup_timeout={duration(facts.waited)}{detail}; {_ALONE}"
+    return Diagnosis(category, summary, _proof(facts), remedy)
+
+
+def _startup_cause(facts: Facts) -> tuple[Category, str]:
+    state = facts.state
+    for reasons, category, remedy in _BY_REASON:
+        if state.reason in reasons:
+            return category, remedy
+    if state.reason == "FailedCreate":
+        return _refused_pods(" ".join((state.detail, *facts.clues)))
+    if state.reason.endswith("CreationFailed"):
+        return _refused_jobset(" ".join((state.detail, *facts.clues)))
+    return _by_phase(facts)
+
+
+def _refused_pods(text: str) -> tuple[Category, str]:
+    if "exceeded quota" in text:
+        return Category.QUOTA, "Ask for less, wait until others have ended, or have the namespace's quota raised."
+    if "violates PodSecurity" in text:
+        return Category.ADMISSION, "Give a securityContext that the namespace's PodSecurity level allows."
+    if "serviceaccount" in text.lower():
+        return Category.CONFIG, "Make the ServiceAccount, or name one that exists."
+    return Category.ADMISSION, "The cluster's admission refuses the pods: correct what its message names."
+
+
+def _refused_jobset(text: str) -> tuple[Category, str]:
+    if "exceeded quota" in text:
+        return Category.QUOTA, "Wait until others have ended, or have the namespace's object quota raised."
+    if " is forbidden: User " in text or "cannot create resource" in text:
+        return Category.PERMISSION, "The Trainer controller may not create what it needs: repair its ClusterRole."
+    return Category.ADMISSION, "Correct what the message names (a shorter name, a field), cancel this and start again."
+
+
+def _by_phase(facts: Facts) -> tuple[Category, str]:
+    phase = facts.state.phase
+    if phase is Phase.INITIALIZING:
+        return Category.INITIALIZER, "Raise startup_timeout if the download is merely long; read the initializer's log."
+    if phase in (Phase.NOT_OBSERVED, Phase.SUBMITTED, Phase.BLOCKED, Phase.RESUMING):
+        return (
+            Category.NOT_RECONCILED,
+            "Check that the Trainer and JobSet controllers run (trainer-ops doctor), and what they log.",
+        )
+    return Category.UNKNOWN, "Look at the events of its pods; raise startup_timeout if it is merely slow."

@@ -1,0 +1,37 @@
+"""The history of what a training reported, thinned so that it stays small however long the training is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from trainer_ops.model.outcome import ProgressPoint
+
+__all__ = ["HISTORY_LIMIT", "add", "from_plain", "to_plain"]
+
+HISTORY_LIMIT = 200
+
+
+def add(history: tuple[ProgressPoint, ...], point: ProgressPoint | None) -> tuple[ProgressPoint, ...]:
+    """The history with one more report; the same again changes nothing.
+
+    Over 200 points every second one goes, never the first and the newest: a curve keeps its shape over the whole
+    length of the training.
+    """
+    if point is None or (history and history[-1] == point):
+        return history
+    longer = (*history, point)
+    if len(longer) <= HISTORY_LIMIT:
+        return longer
+    return (*longer[:-1:2], point)
+
+
+def to_plain(history: tuple[ProgressPoint, ...]) -> list[dict[str, Any]]:
+    """Plain data with exact times; ``from_plain`` gives an equal history."""
+    return [asdict(point) for point in history]
+
+
+def from_plain(data: list[Mapping[str, Any]]) -> tuple[ProgressPoint, ...]:
+    """The inverse of ``to_plain``."""
+    return tuple(ProgressPoint(**point) for point in data)
