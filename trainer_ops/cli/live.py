@@ -1,0 +1,71 @@
+"""The wait on a terminal: one line that lives below the log lines. All that knows rich's Live is here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+
+from rich.console import RenderableType
+from rich.live import Live as RichLive
+from rich.text import Text
+
+from trainer_ops.backends.base import LogSource
+from trainer_ops.cli.glance import Glance
+from trainer_ops.cli.render import status_line
+from trainer_ops.cli.screen import Screen, styled
+from trainer_ops.cli.views import View, lasting, log_line, note_line
+
+__all__ = ["Live"]
+
+
+class Live(View):
+    """Log lines scroll; the line below them is drawn anew four times a second, so that its time moves."""
+
+    def __init__(self, screen: Screen, name: str, *, logs: bool) -> None:
+        super().__init__(screen, name)
+        self._logs = logs
+        self._live = RichLive(
+            console=screen.console,
+            get_renderable=self._line,
+            refresh_per_second=4,
+            transient=True,
+            # What the training prints comes through on_lines; nothing else of this process should be caught.
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def __enter__(self) -> Live:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the live line away."""
+        self._live.__exit__(kind, error, trace)
+
+    def changed(self, before: Glance | None, seen: Glance) -> None:
+        """Leave the line of a phase that is over above the log."""
+        if before is not None and lasting(before, seen):
+            self.screen.say(status_line(replace(before, at=seen.at), self.screen.width - 1, self.screen.signs))
+        self._live.refresh()
+
+    def on_lines(self, source: LogSource, lines: Sequence[str]) -> None:
+        """Print them above the live line, all at once: a training may print thousands a second."""
+        if self._logs:
+            text = Text("\n").join(styled(log_line(source.node, line)) for line in lines)
+            self.screen.console.print(text, soft_wrap=True)
+
+    def on_note(self, text: str) -> None:
+        """Print it above the live line."""
+        self.screen.say(note_line(text))
+
+    def _line(self) -> RenderableType:
+        seen = self.seen
+        if seen is None:
+            return Text(f"{self.name}  …", style="dim")
+        if not seen.phase.finished:
+            seen = replace(seen, at=max(seen.at, time.time()))
+        return styled(status_line(seen, self.screen.width - 1, self.screen.signs))

@@ -1,0 +1,244 @@
+"""Submit and wait with somebody looking on: what ``run``, ``submit``, ``wait`` and ``demo`` have in common."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainer_ops.backends.base import Backend, Watch
+from trainer_ops.cli.detach import Detach, Interrupts, interrupts
+from trainer_ops.cli.exits import Exit, of_outcome
+from trainer_ops.cli.flags import ViewFlags
+from trainer_ops.cli.glance import Glance
+from trainer_ops.cli.render import ended, failure, took_of
+from trainer_ops.cli.screen import Screen, put_json
+from trainer_ops.cli.views import View, note_line, view_for
+from trainer_ops.lifecycle.clock import Clock
+from trainer_ops.lifecycle.cursor import LogCursor
+from trainer_ops.lifecycle.submit import Submitted
+from trainer_ops.model.identity import JobRef, RunKey
+from trainer_ops.model.outcome import Ending, Outcome
+from trainer_ops.model.phase import Phase
+from trainer_ops.model.request import TrainRequest
+from trainer_ops.status.wait import Wait
+
+__all__ = ["Session", "submit_only"]
+
+# On coming back to a training that has been talking for hours: enough to see where it is.
+_CAUGHT_UP_LINES = 10
+_NODE = re.compile(r"\b(node-\d+|launcher|(?:dataset|model)-initializer)\b")
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|API_?KEY", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One wait on one screen.
+
+    Attributes:
+        backend: where it runs.
+        screen: where it is shown.
+        flags: how much of it.
+        clock: what sleeps.
+        typed: the command line that can be typed again to train; () when this one cannot.
+        target: ``--target`` as it was typed, for the commands that are printed.
+    """
+
+    backend: Backend
+    screen: Screen
+    flags: ViewFlags
+    clock: Clock
+    typed: Sequence[str] = ()
+    target: str | None = None
+
+    def run(self, request: TrainRequest, key: RunKey) -> Exit:
+        """Submit and wait; the exit code of ``run``."""
+        with interrupts() as signals:
+            try:
+                submitted = _submit(self, signals, request, key)
+            except Detach:
+                again = " ".join((*self.typed, "--key", shlex.quote(key.parts[0][1])))
+                self.screen.text(
+                    "interrupted while submitting: there may be a training.   adopt it: " + again, "yellow"
+                )
+                return Exit.GAVE_UP
+            self._tell(submitted)
+            wait = Wait.begin(submitted.ref, request.limits, now=self.clock.now(), attempt=submitted.attempt)
+            return self._follow(wait, caught_up=submitted.how != "created", signals=signals)
+
+    def wait(self, wait: Wait) -> Exit:
+        """Wait for a training that was submitted before; the exit code of ``wait``."""
+        with interrupts() as signals:
+            return self._follow(wait, caught_up=True, signals=signals)
+
+    def _tell(self, submitted: Submitted) -> None:
+        for line in notes(submitted):
+            if not self.flags.quiet:
+                self.screen.say(note_line(line))
+
+    def _follow(self, wait: Wait, *, caught_up: bool, signals: Interrupts) -> Exit:
+        from trainer_ops.lifecycle.drive import drive
+
+        logs = not self.flags.no_logs and not self.flags.quiet
+        view = view_for(self.screen, wait.ref.name, quiet=self.flags.quiet, logs=logs)
+        try:
+            with view:
+                cursor = self._catch_up(wait.ref, view) if caught_up and logs else LogCursor()
+                outcome = drive(self.backend, wait, clock=self.clock, listener=view, cursor=cursor, follow_logs=logs)
+        except (Detach, BrokenPipeError) as stop:
+            return self._detached(wait, view, silent=isinstance(stop, BrokenPipeError))
+        self._end(outcome, view.seen)
+        return of_outcome(outcome)
+
+    def _catch_up(self, ref: JobRef, view: View) -> LogCursor:
+        """Show the newest lines of each node; reading goes on behind them. A finished training has said it all."""
+        from trainer_ops.backends.base import log_sources
+        from trainer_ops.errors import BackendError
+
+        cursor = LogCursor()
+        try:
+            obs = self.backend.observe(ref.name, now=self.clock.now())
+            newest = {source.pod_uid: source for source in log_sources(obs.pods)}
+            for source in log_sources(obs.pods):
+                if source != newest[source.pod_uid]:
+                    cursor.close(source)
+                    continue
+                chunk = self.backend.logs(source, tail=_CAUGHT_UP_LINES)
+                cursor.take(source, chunk)
+                if chunk.lines:
+                    view.on_lines(source, chunk.lines)
+        except BackendError:
+            return cursor  # the wait meets the same error, and is patient with it
+        return cursor
+
+    def _detached(self, wait: Wait, view: View, *, silent: bool) -> Exit:
+        ref = wait.ref
+        if self.screen.json:
+            phase = view.seen.phase if view.seen is not None else Phase.NOT_OBSERVED
+            left = Outcome(ref.name, ref.namespace, ref.uid, ref.target, phase, wait.attempt)
+            put_json(left.to_json())
+        if not silent:
+            at = self._at()
+            self.screen.say(
+                [("detached: ", "bold yellow"), (f"{ref.name} goes on training.", "")],
+                [("  again   ", "bold"), (f"trainer-ops wait {ref.name}{at}", "")],
+                [("  stop it ", "bold"), (f"trainer-ops cancel {ref.name}{at}", "")],
+            )
+        return Exit.GAVE_UP
+
+    def _end(self, outcome: Outcome, seen: Glance | None) -> None:
+        took = took_of(outcome)
+        if outcome.succeeded:
+            self.screen.say(ended(outcome, seen, took, self.screen.signs))
+        else:
+            after = took if took is not None else seen.elapsed if seen is not None and seen.at else None
+            self.screen.say(*failure(outcome, after, self.screen.width - 1, self.screen.signs, self._next(outcome)))
+        if self.screen.json:
+            put_json(outcome.to_json())
+
+    def _next(self, outcome: Outcome) -> list[tuple[str, str]]:
+        """The commands to go on with."""
+        name, at = outcome.name, self._at()
+        again = [("again", " ".join(self.typed))] if self.typed else []
+        if outcome.ending in (Ending.GAVE_UP, Ending.UNREACHABLE):
+            return [("again", f"trainer-ops wait {name}{at}"), ("stop it", f"trainer-ops cancel {name}{at}")]
+        if outcome.ending is Ending.CANCELLED:
+            return again
+        node = _NODE.search(outcome.diagnosis.summary if outcome.diagnosis else "")
+        which = f" --node {node[1].removeprefix('node-')}" if node else ""
+        return [*again, ("logs", f"trainer-ops logs {name}{which}{at}")]
+
+    def _at(self) -> str:
+        return f" --target {shlex.quote(self.target)}" if self.target else ""
+
+
+class _Telling:
+    """The clock of a submission: before it sleeps it says that the target is away, once; Ctrl-C acts while it does."""
+
+    def __init__(self, session: Session, signals: Interrupts) -> None:
+        self._session = session
+        self._signals = signals
+        self._told = False
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._session.clock.now()
+
+    def sleep(self, seconds: float, watch: Watch | None = None) -> None:
+        """Say so, and sleep."""
+        if not self._told and not self._session.flags.quiet:
+            self._told = True
+            target = self._session.backend.target
+            self._session.screen.say(note_line(f"no answer from {target}; trying again until it answers"))
+        with self._signals.released():
+            self._session.clock.sleep(seconds, watch)
+
+    async def asleep(self, seconds: float, watch: Watch | None = None) -> None:
+        """A submission has no event loop."""
+        raise NotImplementedError
+
+
+def _submit(session: Session, signals: Interrupts, request: TrainRequest, key: RunKey) -> Submitted:
+    from trainer_ops.lifecycle.submit import submit
+
+    with signals.held():
+        return submit(session.backend, request, key, clock=_Telling(session, signals))
+
+
+def notes(submitted: Submitted) -> list[str]:
+    """What a person should know of a submission, one line each."""
+    name = submitted.ref.name
+    lines = [f"warning: {text.removeprefix('warning: ')}" for text in submitted.warnings]
+    lines += [f"{old} was stopped: this run takes its place" for old in submitted.superseded]
+    if submitted.how == "adopted":
+        lines.append(f"{name} is this run and is training already (attempt {submitted.attempt})")
+    elif submitted.how == "finished":
+        lines.append(f"{name} is this run and has trained before: this is its result. To train anew give another --key")
+    elif submitted.attempt > 1:
+        lines.append(f"attempt {submitted.attempt}: the one before did not end well")
+    return lines
+
+
+def submit_only(session: Session, request: TrainRequest, key: RunKey) -> Exit:
+    """Submit and say what it became; the exit code of ``submit``."""
+    with interrupts() as signals:
+        try:
+            submitted = _submit(session, signals, request, key)
+        except Detach:
+            session.screen.text("interrupted while submitting: there may be a training; see trainer-ops list", "yellow")
+            return Exit.GAVE_UP
+    if session.screen.json:
+        put_json(
+            {
+                **submitted.ref.to_json(),
+                "attempt": submitted.attempt,
+                "how": submitted.how,
+                "superseded": list(submitted.superseded),
+                "warnings": list(submitted.warnings),
+            }
+        )
+        return Exit.TRAINED
+    at = f" --target {shlex.quote(session.target)}" if session.target else ""
+    for line in notes(submitted):
+        session.screen.say(note_line(line))
+    verb = {"created": "submitted", "adopted": "is training", "finished": "has trained"}[submitted.how]
+    session.screen.say(
+        [(submitted.ref.name, "bold"), (f" {verb}   wait: trainer-ops wait {submitted.ref.name}{at}", "")]
+    )
+    return Exit.TRAINED
+
+
+def typed_line(argv: Sequence[str]) -> list[str]:
+    """The command line as it can be typed again, quoted; what looks like a secret is left to the environment."""
+    words = ["trainer-ops"]
+    after_env = False
+    for word in argv:
+        flag = next((f for f in ("--env=", "-e") if word.startswith(f) and word != "-e"), "")
+        env, rest = after_env or bool(flag), word[len(flag) :]
+        name, equals, _ = rest.partition("=")
+        if env and equals and _SECRET.search(name):
+            rest = name
+        words.append(shlex.quote(flag + rest))
+        after_env = word in ("--env", "-e")
+    return words

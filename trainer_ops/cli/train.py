@@ -1,0 +1,110 @@
+"""The commands that train: ``run``, ``submit``, ``wait``, ``demo``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trainer_ops.cli.flags import LimitFlags, NameFlags, TargetFlags, TrainFlags, ViewFlags
+
+if TYPE_CHECKING:
+    from trainer_ops.model.identity import RunKey
+    from trainer_ops.model.request import TrainRequest
+
+__all__ = ["demo", "run", "submit", "wait"]
+
+
+def run(ctx: typer.Context, train: TrainFlags, limits: LimitFlags, where: TargetFlags, view: ViewFlags) -> int:
+    """Train and wait for the end.
+
+    \b
+    trainer-ops run --runtime torch-distributed --nodes 2 -- train.py --epochs 3
+    trainer-ops run -f trainjob.yaml
+
+    Ctrl-C detaches: the training goes on, and the command to come back to it is printed.
+    """
+    from trainer_ops.cli.screen import Screen
+    from trainer_ops.cli.session import Session, typed_line
+    from trainer_ops.cli.target import clock, opened
+
+    screen = Screen(view.output)
+    request, key = _request(train, limits)
+    with opened(where.target) as backend:
+        session = Session(backend, screen, view, clock(), typed_line(ctx.obj or ()), where.target)
+        return session.run(request, key)
+
+
+def submit(
+    train: TrainFlags,
+    limits: LimitFlags,
+    where: TargetFlags,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="text|json", help="json: which TrainJob.")] = "text",
+) -> int:
+    """Train without waiting for the end.
+
+    Prints the TrainJob's name, for wait, logs and cancel.
+    """
+    from trainer_ops.cli.screen import Screen
+    from trainer_ops.cli.session import Session, submit_only
+    from trainer_ops.cli.target import clock, opened
+
+    screen = Screen(output)
+    request, key = _request(train, limits)
+    with opened(where.target) as backend:
+        session = Session(backend, screen, ViewFlags(output), clock(), target=where.target)
+        return submit_only(session, request, key)
+
+
+def wait(name: NameFlags, limits: LimitFlags, view: ViewFlags) -> int:
+    """Wait for a training submitted before.
+
+    The same view and exit codes as run. Limits count from now; those left out are the ones that it was submitted with.
+    """
+    from trainer_ops.cli.inputs import limits_over
+    from trainer_ops.cli.screen import Screen
+    from trainer_ops.cli.session import Session
+    from trainer_ops.cli.target import clock, opened
+    from trainer_ops.lifecycle.find import begin, find
+
+    screen = Screen(view.output)
+    with opened(name.target) as backend:
+        session = Session(backend, screen, view, clock(), target=name.target)
+        now = session.clock.now()
+        stored = begin(backend, find(backend, name.name), now=now)
+        return session.wait(begin(backend, stored.ref, now=now, limits=limits_over(limits, stored.limits)))
+
+
+def demo(
+    where: TargetFlags,
+    view: ViewFlags,
+    plain: Annotated[bool, typer.Option("--plain", help="The training that needs no packages.")] = False,
+) -> int:
+    """Train a small model on two nodes.
+
+    Really, in about ten seconds: with xgboost and scikit-learn installed it learns to read handwritten digits,
+    without them, in plain Python, noisy ones that it draws itself.
+    """
+    from trainer_ops.cli.demo import demo_request
+    from trainer_ops.cli.inputs import key_of
+    from trainer_ops.cli.screen import Screen
+    from trainer_ops.cli.session import Session
+    from trainer_ops.cli.target import clock, opened
+
+    screen = Screen(view.output)
+    with opened(where.target) as backend:
+        session = Session(backend, screen, view, clock(), ("trainer-ops", "demo"), where.target)
+        return session.run(demo_request(plain=plain), key_of(None, None))
+
+
+def _request(train: TrainFlags, limits: LimitFlags) -> tuple[TrainRequest, RunKey]:
+    from trainer_ops.cli.inputs import key_of, request_of
+    from trainer_ops.cli.manifests import only, parse, read
+
+    manifest: dict[str, Any] | None = None
+    if train.file is not None:
+        manifest = only(parse(read(train.file), train.file)).manifest
+    request = request_of(train, limits, manifest, is_file=lambda path: Path(path).is_file(), environ=os.environ)
+    return request, key_of(train.key, manifest)
