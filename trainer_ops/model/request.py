@@ -256,7 +256,7 @@ _WITH_MANIFEST = frozenset(
 
 _REASONS: dict[str, Callable[[Any, Mapping[str, Any]], tuple[str, str]]] = {
     "greater_than_equal": lambda v, c: (f"{v!r} is not at least {c['ge']}", f"Give {c['ge']} or more"),
-    "greater_than": lambda v, c: (f"{v!r} is not more than {c['gt']}", f"Give more than {c['gt']}"),
+    "greater_than": lambda v, c: (f"{v!r} is not more than {c['gt']:g}", f"Give more than {c['gt']:g}"),
     "int_type": lambda v, c: (f"{v!r} is not a whole number", "Give a whole number, not text"),
     "string_too_long": lambda v, c: (f"has {len(str(v))} characters", f"At most {c['max_length']} are allowed"),
     "string_too_short": lambda v, c: ("is empty", "Give a value, or leave it out"),

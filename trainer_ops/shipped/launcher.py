@@ -157,12 +157,17 @@ def write_code(folder: str, data: dict[str, Any]) -> str:
     return write(folder, f"code/function_{data['name']}.py", data["source"] + CALL.format(name=data["name"]))
 
 
+def deafen() -> None:
+    """In the child of a rank: mpirun sends SIGUSR1 to all of a rank's processes, but it is meant for the launcher."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+
 def run(argv: list[str], env: dict[str, str]) -> int:
     """Run it as the child and wait; its exit code, as a shell counts signals."""
     if stopped_by:
         return 128 + stopped_by[0]
     try:
-        process = subprocess.Popen(argv, env=env)
+        process = subprocess.Popen(argv, env=env, preexec_fn=deafen if IS_RANK else None)
     except OSError as error:
         raise Failed(f"{argv[0]} cannot be started: {error}") from error
     child.append(process.pid)
