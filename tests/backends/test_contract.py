@@ -108,7 +108,10 @@ class TestReading:
     def test_list_gives_those_with_all_labels_oldest_first(self, backend: Backend, manifest: Make) -> None:
         for name, labels in (("long-c", {"x": "1"}), ("long-a", {"x": "1", "y": "2"}), ("long-b", {"x": "2"})):
             backend.create(manifest(name, labels=labels, suspend=True))
-        names = lambda labels: [raw["metadata"]["name"] for raw in backend.list(labels)]  # noqa: E731
+
+        def names(wanted: dict[str, str] | None) -> list[str]:
+            return [raw["metadata"]["name"] for raw in backend.list(wanted)]
+
         assert names(None) == ["long-c", "long-a", "long-b"]
         assert names({"x": "1"}) == ["long-c", "long-a"]
         assert names({"x": "1", "y": "2"}) == ["long-a"]
@@ -276,7 +279,8 @@ class TestEnding:
         assert [(r.name, r.failed, r.succeeded) for r in obs.job.jobs] == [("node", 1, 0)]
         failed = [pod for pod in obs.pods if pod.node == "node-0"]
         assert [pod.phase for pod in failed] == ["Failed"]
-        end = failed[0].main and failed[0].main.terminated
+        assert failed[0].main is not None
+        end = failed[0].main.terminated
         assert end is not None
         assert (end.exit_code, end.reason) == (3, "Error")
         assert any(event.warning for event in obs.events)

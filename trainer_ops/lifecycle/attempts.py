@@ -8,11 +8,11 @@ from typing import Any
 
 from trainer_ops.backends.base import Backend
 from trainer_ops.model import keys
-from trainer_ops.model.observed import Observation
+from trainer_ops.model.observed import Observation, ObservedTrainJob
 from trainer_ops.model.phase import Phase
 from trainer_ops.status.classify import classify
 
-__all__ = ["Attempt", "attempts_of"]
+__all__ = ["Attempt", "attempts_of", "generation_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,12 @@ class Attempt:
         obs = Observation.from_raw(now, raw)
         job = obs.job
         assert job is not None
-        generation = job.labels.get(keys.LABEL_GENERATION, "")
         return cls(
             job.name,
             job.uid,
             job.labels.get(keys.LABEL_RUN_KEY, ""),
             job.attempt,
-            int(generation) if generation.isdigit() else 0,
+            generation_of(job),
             job.annotations.get(keys.ANNOTATION_SPEC_HASH, ""),
             job.annotations.get(keys.ANNOTATION_IDENTITY, ""),
             classify(obs).phase,
@@ -66,6 +65,12 @@ class Attempt:
     def counts(self) -> bool:
         """No further attempt is needed: it trains or has trained. One that failed or is being deleted does not."""
         return self.active or self.succeeded
+
+
+def generation_of(job: ObservedTrainJob) -> int:
+    """The generation in our label; 0 for a TrainJob that we did not make."""
+    text = job.labels.get(keys.LABEL_GENERATION, "")
+    return int(text) if text.isdigit() else 0
 
 
 def attempts_of(backend: Backend, labels: Mapping[str, str], *, now: float) -> tuple[Attempt, ...]:

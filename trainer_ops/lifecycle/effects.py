@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from trainer_ops.backends.base import Backend, LogChunk, LogSource
 from trainer_ops.errors import BackendError
+from trainer_ops.lifecycle.attempts import Attempt, attempts_of
 from trainer_ops.model.observed import Observation
 
-__all__ = ["Delete", "Effect", "Observe", "Part", "Pause", "ReadLogs", "Reply"]
+__all__ = ["Delete", "Effect", "Find", "Observe", "Part", "Pause", "ReadLogs", "Reply"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,24 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Find:
+    """List the TrainJobs with these labels; the reply's value is a tuple of Attempts."""
+
+    labels: Mapping[str, str]
+
+    def ask(self, backend: Backend, now: float) -> tuple[Attempt, ...]:
+        """Make the call."""
+        return attempts_of(backend, self.labels, now=now)
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Sleep, or be woken by a change; the reply has no value."""
 
     seconds: float
 
 
-Effect = Observe | ReadLogs | Delete | Pause
+Effect = Observe | ReadLogs | Delete | Find | Pause
 
 
 @dataclass(frozen=True, slots=True)

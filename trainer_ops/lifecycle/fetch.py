@@ -30,7 +30,9 @@ def fetch_script(request: TrainRequest) -> TrainRequest:
     data = _read(uri)
     if len(data) > MAX_SCRIPT_BYTES:
         raise InvalidRequest(
-            "script", f"{uri} has more than {MAX_SCRIPT_BYTES} bytes", "Put the code into the image and name the command"
+            "script",
+            f"{uri} has more than {MAX_SCRIPT_BYTES} bytes",
+            "Put the code into the image and name the command",
         )
     try:
         source = data.decode()

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from trainer_ops.errors import NotFound, PreconditionFailed
+from trainer_ops.lifecycle.attempts import Attempt, generation_of
 from trainer_ops.lifecycle.cursor import LogCursor
-from trainer_ops.lifecycle.effects import Delete, Effect, Observe, Part, Pause, Reply
+from trainer_ops.lifecycle.effects import Delete, Effect, Find, Observe, Part, Pause, Reply
 from trainer_ops.lifecycle.listener import Listener
 from trainer_ops.lifecycle.patience import pauses
 from trainer_ops.lifecycle.reading import Reader
+from trainer_ops.model import keys
 from trainer_ops.model.identity import JobRef
+from trainer_ops.model.observed import Observation, ObservedTrainJob
 from trainer_ops.model.outcome import Outcome
 from trainer_ops.model.phase import Phase
 from trainer_ops.status.wait import GaveUp, Sleep, Step, Stop, Wait
@@ -47,6 +50,8 @@ def waiting(wait: Wait, listener: Listener, cursor: LogCursor, *, follow_logs: b
             yield Pause(step.seconds)
     if not isinstance(step, GaveUp):
         yield from reader.finish(failed=watcher.wait.state.phase is not Phase.SUCCEEDED)
+    if watcher.wait.state.phase in (Phase.DELETED, Phase.REPLACED):
+        yield from watcher.ask_who_superseded()
     if isinstance(step, Stop):
         yield from _stop(watcher.wait.ref, listener, watcher.wait.limits.unreachable_timeout)
     return watcher.wait.hear(reader.tails.to_dict()).outcome()
@@ -58,7 +63,8 @@ class _Watcher:
     def __init__(self, wait: Wait, listener: Listener) -> None:
         self.wait = wait
         self._listener = listener
-        self._answered = wait.state.phase is not Phase.NOT_OBSERVED
+        self._job: ObservedTrainJob | None = None
+        self._answered = wait.seen
         self._away = False
 
     def judge(self, reply: Reply) -> Step:
@@ -67,7 +73,10 @@ class _Watcher:
             if self._away:
                 self._listener.on_note(f"{self.wait.ref.target} answers again")
             self._away, self._answered = False, True
-            self.wait, step = self.wait.see(reply.value, reply.at)
+            obs: Observation = reply.value
+            if obs.job is not None and obs.job.uid == self.wait.ref.uid:
+                self._job = obs.job
+            self.wait, step = self.wait.see(obs, reply.at)
             return step
         if not (reply.error.retryable or self._answered):
             raise reply.error
@@ -76,6 +85,17 @@ class _Watcher:
         self._away = True
         self.wait, step = self.wait.unreachable(str(reply.error), reply.at)
         return step
+
+    def ask_who_superseded(self) -> Part:
+        """Of a training that was deleted: whether a newer generation of the same subject was why."""
+        if self._job is None or keys.LABEL_SUBJECT not in self._job.labels:
+            return
+        subject = self._job.labels[keys.LABEL_SUBJECT]
+        reply = yield Find({keys.LABEL_SUBJECT: subject})
+        found: tuple[Attempt, ...] = reply.value if reply.error is None else ()
+        newer = [attempt for attempt in found if attempt.generation > generation_of(self._job)]
+        if newer:
+            self.wait = self.wait.superseded(newer[-1].name)
 
 
 def _stop(ref: JobRef, listener: Listener, patience: float) -> Part:

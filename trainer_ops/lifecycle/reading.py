@@ -78,7 +78,7 @@ class Reader:
             runs = waiting.popleft()
             chunk = yield from self._chunk(runs[0])
             if chunk is None:
-                if self._off or self._away:
+                if self._halted():
                     return
                 continue
             budget -= _size(chunk)
@@ -117,6 +117,10 @@ class Reader:
                 self._listener.on_lines(source, chunk.lines)
         self._cursor.take(source, chunk)
         return chunk
+
+    def _halted(self) -> bool:
+        """No source can be read now."""
+        return self._off or self._away
 
     def _excuse(self, error: Exception) -> None:
         """Logs never fail a run: forbidden ones are given up with a note, others are tried again in the next turn."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -14,7 +15,7 @@ __all__ = ["in_thread", "pending_calls"]
 T = TypeVar("T")
 
 _WORKERS = 32
-_pending: dict[int, int] = {}
+_pending: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
 
 
 @cache
@@ -30,16 +31,13 @@ os.register_at_fork(after_in_child=_pool.cache_clear)
 async def in_thread(call: Callable[[], T]) -> T:
     """The call's answer, without blocking the loop; at most 32 run at a time in a process."""
     loop = asyncio.get_running_loop()
-    key = id(loop)
-    _pending[key] = _pending.get(key, 0) + 1
+    _pending[loop] = _pending.get(loop, 0) + 1
     try:
         return await loop.run_in_executor(_pool(), call)
     finally:
-        _pending[key] -= 1
-        if not _pending[key]:
-            del _pending[key]
+        _pending[loop] -= 1
 
 
 def pending_calls(loop: asyncio.AbstractEventLoop) -> int:
     """Calls that this loop waits for; how a virtual clock knows that nobody is busy."""
-    return _pending.get(id(loop), 0)
+    return _pending.get(loop, 0)

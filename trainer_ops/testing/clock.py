@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import itertools
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -25,7 +26,7 @@ class Timer:
 
     when: float
     order: int
-    callback: Callable[[], None] | None = field(compare=False)
+    callback: Callable[[], object] | None = field(compare=False)
 
     def cancel(self) -> None:
         """Idempotent."""
@@ -50,20 +51,21 @@ class VirtualClock:
         self._order = itertools.count()
         self._lock = threading.Lock()
         self._activity = 0
-        self._pumping: set[int] = set()
+        self._sleepers = 0
+        self._pumping: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 
     def now(self) -> float:
         """Seconds since the epoch, as far as this test is concerned."""
         return self._now
 
-    def at(self, when: float, callback: Callable[[], None]) -> Timer:
+    def at(self, when: float, callback: Callable[[], object]) -> Timer:
         """Call back when the time is ``when``."""
         timer = Timer(when, next(self._order), callback)
         with self._lock:
             heapq.heappush(self._timers, timer)
         return timer
 
-    def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+    def after(self, seconds: float, callback: Callable[[], object]) -> Timer:
         """Call back in ``seconds``."""
         return self.at(self._now + seconds, callback)
 
@@ -89,10 +91,12 @@ class VirtualClock:
         timer = self.after(max(0.0, seconds), lambda: loop.call_soon_threadsafe(_wake, awake))
         listening = watch is not None and _listen(watch, lambda: loop.call_soon_threadsafe(_wake, awake))
         self._activity += 1
+        self._sleepers += 1
         self._pump(loop)
         try:
             await awake
         finally:
+            self._sleepers -= 1
             timer.cancel()
             if watch is not None and listening:
                 _listen(watch, None)
@@ -117,8 +121,8 @@ class VirtualClock:
         return True
 
     def _pump(self, loop: asyncio.AbstractEventLoop) -> None:
-        if id(loop) not in self._pumping:
-            self._pumping.add(id(loop))
+        if loop not in self._pumping:
+            self._pumping.add(loop)
             loop.call_soon(self._round, loop, self._activity, 0)
 
     def _round(self, loop: asyncio.AbstractEventLoop, activity: int, quiet: int) -> None:
@@ -130,10 +134,10 @@ class VirtualClock:
             loop.call_soon(self._round, loop, self._activity, 0)
         elif quiet < _QUIET_ROUNDS:
             loop.call_soon(self._round, loop, activity, quiet + 1)
-        elif self._step_to_next():
+        elif self._sleepers and self._step_to_next():
             loop.call_soon(self._round, loop, self._activity, 0)
         else:
-            self._pumping.discard(id(loop))
+            self._pumping.discard(loop)
 
     def _step_to_next(self) -> bool:
         with self._lock:
@@ -146,7 +150,7 @@ def _wake(awake: asyncio.Future[None]) -> None:
         awake.set_result(None)
 
 
-def _listen(watch: Watch, callback: Callable[[], None] | None) -> bool:
+def _listen(watch: Watch, callback: Callable[[], object] | None) -> bool:
     """Have a watch of ``MemoryBackend`` call back; other watches are left to their own time."""
     listen = getattr(watch, "listen", None)
     if listen is None:
