@@ -15,8 +15,9 @@ __all__ = ["LOOPBACK", "ContainerPlan", "JobPlan", "Place", "PodPlan", "Role", "
 LOOPBACK = "127.0.0.1"
 
 # main: what trains, or the runtime's own initializer program. initializer: the engine's initializer (argv from
-# ``Place.initializer``). sshd: the stand-in for a node's sshd. sidecar: any other container of the pod.
-Role = Literal["main", "initializer", "sshd", "sidecar"]
+# ``Place.initializer``). sshd: the stand-in for a node's sshd. init: an init container that is waited for. sidecar: any
+# other container of the pod.
+Role = Literal["main", "initializer", "sshd", "init", "sidecar"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class Place:
         port: a free TCP port of this TrainJob; stands for Trainer's fixed 29500.
         dataset_dir: the folder that a dataset initializer fills; stands for ``/workspace/dataset``.
         model_dir: the same for ``/workspace/model``.
-        checkpoint_dir: value of ``TRAINER_OPS_CHECKPOINT_DIR`` where the TrainJob does not bring one; None sets none.
-        initializer: argv of the engine's initializer; the plan appends ``dataset`` or ``model``, the URI and the folder.
+        checkpoint_dir: ``TRAINER_OPS_CHECKPOINT_DIR`` where the TrainJob does not bring one; None sets none.
+        initializer: argv of the engine's initializer; the plan appends ``dataset`` or ``model``, URI and folder.
         suffix: the random tail of the pods' names.
         attempt: JobSet's restart attempt, counted from 0.
         namespace: what ``metadata.namespace`` is.
@@ -75,7 +76,8 @@ class ContainerPlan:
         init: runs before the others of its pod, one after the other; with ``role`` ``sidecar`` it is not waited for
             (a native sidecar, ``restartPolicy: Always``) and is stopped when the others have ended.
         result_path: the file that stands for ``/dev/termination-log``; empty it before every start.
-        ready_path: the container is Ready once this path exists; None: as soon as it runs.
+        ready_path: the container is Ready once this path exists (remove it before every start); None: as soon as it
+            runs.
     """
 
     name: str

@@ -52,6 +52,14 @@ ENV_RUN_KEY: Final = "TRAINER_OPS_RUN_KEY"
 ENV_ATTEMPT: Final = "TRAINER_OPS_ATTEMPT"
 ENV_CHECKPOINT_DIR: Final = "TRAINER_OPS_CHECKPOINT_DIR"
 ENV_RESULT_PATH: Final = "TRAINER_OPS_RESULT_PATH"
+# The folders that the in-job initializers filled, under a name that holds on every backend: Trainer's fixed
+# /workspace/dataset and /workspace/model on a cluster, folders of the TrainJob on this machine.
+ENV_DATASET_DIR: Final = "TRAINER_OPS_DATASET_DIR"
+ENV_MODEL_DIR: Final = "TRAINER_OPS_MODEL_DIR"
+DATASET_PATH: Final = "/workspace/dataset"
+MODEL_PATH: Final = "/workspace/model"
+# Where Trainer mounts MPI's hostfile in the launcher.
+HOSTFILE_PATH: Final = "/etc/mpi/hostfile"
 DEFAULT_RESULT_PATH: Final = "/dev/termination-log"
 # The kubelet's limit for one container's termination message, in bytes.
 RESULT_LIMIT: Final = 4096
