@@ -124,7 +124,7 @@ class LocalBackend:
         name, kind = str(ref.get("name") or ""), str(ref["kind"])
         raw = self.runtime(name, kind)
         if raw is None:
-            known = sorted(r["metadata"]["name"] for r in self.runtimes())
+            known = sorted(name for _, name in self._catalogue())
             close = difflib.get_close_matches(name, known, n=1)
             raise RuntimeNotFound(name, target=self.target, known=known, close=close[0] if close else None)
         return TrainingRuntime.from_raw(raw)
@@ -272,16 +272,18 @@ class LocalBackend:
 
     def runtime(self, name: str, kind: str) -> RawObject | None:
         """The runtime of that name and kind, or None."""
-        found = (r for r in self.runtimes() if r["metadata"]["name"] == name)
-        return next((r for r in found if r.get("kind", keys.CLUSTER_RUNTIME) == kind), None)
+        found = self._catalogue().get((kind, name))
+        return dict(found) if found is not None else None
 
     def runtimes(self) -> RawObjects:
         """The catalogue and the files given; of two with one name the later wins."""
-        from trainer_ops.local.catalogue import load_runtimes  # late: it reads YAML
+        return [dict(raw) for raw in self._catalogue().values()]
+
+    def _catalogue(self) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+        from trainer_ops.local.catalogue import catalogue  # late: it reads YAML
 
         own = self._store.root / "runtimes"
-        paths = [*([own] if own.is_dir() else []), *self._runtime_paths]
-        return [dict(raw) for raw in load_runtimes(paths)]
+        return catalogue([*([own] if own.is_dir() else []), *self._runtime_paths]).runtimes
 
     def close(self) -> None:
         """Close the database; idempotent. Trainings go on."""

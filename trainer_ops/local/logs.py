@@ -35,7 +35,7 @@ def read_log(path: Path, *, after: str, tail: int | None, limit_bytes: int, over
             if tail is not None and not after:
                 start = _tail_start(file, size, tail, limit_bytes)
             file.seek(start)
-            data = file.read(max(limit_bytes, LINE_LIMIT + 4))
+            data = file.read(max(limit_bytes, LINE_LIMIT + 8))  # enough to see that a line is too long
     except OSError:
         return LogChunk(position=after, ended=over)
     last = start + len(data) >= size
