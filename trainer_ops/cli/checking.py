@@ -88,9 +88,9 @@ def _runtime(
 
 
 def _shipped(name: str, kind: str) -> dict[str, Any] | None:
-    from trainer_ops.local.catalogue import runtime
+    from trainer_ops.local.catalogue import builtin
 
-    return runtime(name, kind)
+    return builtin().get((kind, name))
 
 
 def _name(manifest: Mapping[str, Any]) -> str:

@@ -50,7 +50,7 @@ class Signs:
     left: str = "■"
     done: str = "━"
     half: str = "╸"
-    rest: str = "━"
+    rest: str = "─"
     ellipsis: str = "…"
 
     @classmethod
@@ -145,13 +145,14 @@ def took_of(outcome: Outcome) -> float | None:
     return max(0.0, end - start) if start is not None and end is not None else None
 
 
+# (sign, style, before the name, after it)
 _HEADS = {
-    Ending.FAILED: ("bad", "red", "failed"),
-    Ending.CANCELLED: ("bad", "magenta", "was cancelled"),
-    Ending.GAVE_UP: ("left", "yellow", "goes on training; the wait for it was given up"),
-    Ending.UNREACHABLE: ("left", "yellow", "could not be asked about any more; it may go on training"),
+    Ending.FAILED: ("bad", "red", "", " failed"),
+    Ending.CANCELLED: ("bad", "magenta", "", " was cancelled"),
+    Ending.GAVE_UP: ("left", "yellow", "gave up waiting for ", ""),
+    Ending.UNREACHABLE: ("left", "yellow", "lost sight of ", ""),
 }
-_CANCELLED = {Category.SUPERSEDED: "was replaced by a newer run"}
+_CANCELLED = {Category.SUPERSEDED: " was replaced by a newer run"}
 
 
 def failure(
@@ -161,14 +162,15 @@ def failure(
 
     ``next_steps`` are (label, command) pairs; commands are never broken, so that they can be copied.
     """
-    sign, style, verb = _HEADS[outcome.ending]
+    sign, style, before, verb = _HEADS[outcome.ending]
     diagnosis = outcome.diagnosis
     if diagnosis is not None:
         verb = _CANCELLED.get(diagnosis.category, verb)
     head: list[tuple[str, str]] = [
         (f"{getattr(signs, sign)} ", f"bold {style}"),
+        (before, style),
         (outcome.name, "bold"),
-        (f" {verb}", style),
+        (verb, style),
         (f" after {duration(after)}" if after is not None else "", ""),
     ]
     lines: list[Spans] = []
@@ -227,10 +229,16 @@ def _what(seen: Glance) -> str:
     metric = best_metric(seen.metrics, running=not seen.phase.finished)
     if metric:
         parts.append(metric)
-    detail = clean(seen.state.detail or ("" if seen.phase is Phase.SUCCEEDED else seen.state.reason))
-    if detail and (not parts or seen.phase is not Phase.RUNNING) and seen.phase is not Phase.SUCCEEDED:
+    detail = clean(_failed_node(seen) or seen.state.detail or seen.state.reason)
+    if detail and seen.phase is not Phase.SUCCEEDED and not (parts and seen.phase is Phase.RUNNING):
         parts.append(detail)
     return "  ".join(parts)
+
+
+def _failed_node(seen: Glance) -> str:
+    """What is known of a failure without its Diagnosis, which only a wait can give."""
+    failed = [n for n in seen.nodes if n.state == "failed"] if seen.phase is Phase.FAILED else []
+    return next((f"exit code {n.exit_code} on {n.node}" + (f" ({n.why})" if n.why else "") for n in failed), "")
 
 
 def nodes_table(seen: Glance, width: int) -> list[Spans]:

@@ -123,7 +123,7 @@ class Session:
             self.screen.say(
                 [("detached: ", "bold yellow"), (f"{ref.name} goes on training.", "")],
                 [("  again   ", "bold"), (f"trainer-ops wait {ref.name}{at}", "")],
-                [("  stop it ", "bold"), (f"trainer-ops cancel {ref.name}{at}", "")],
+                [("  stop    ", "bold"), (f"trainer-ops cancel {ref.name}{at}", "")],
             )
         return Exit.GAVE_UP
 
@@ -142,7 +142,7 @@ class Session:
         name, at = outcome.name, self._at()
         again = [("again", " ".join(self.typed))] if self.typed else []
         if outcome.ending in (Ending.GAVE_UP, Ending.UNREACHABLE):
-            return [("again", f"trainer-ops wait {name}{at}"), ("stop it", f"trainer-ops cancel {name}{at}")]
+            return [("again", f"trainer-ops wait {name}{at}"), ("stop", f"trainer-ops cancel {name}{at}")]
         if outcome.ending is Ending.CANCELLED:
             return again
         node = _NODE.search(outcome.diagnosis.summary if outcome.diagnosis else "")
