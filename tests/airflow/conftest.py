@@ -1,0 +1,162 @@
+"""Airflow in a folder of this session's own, and its real task runner over a supervisor in memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest_plugins = ["trainer_ops.testing.plugin"]
+
+HERE = Path(__file__).parent
+HAS_AIRFLOW = importlib.util.find_spec("airflow") is not None
+if not HAS_AIRFLOW:
+    collect_ignore_glob = ["test_*.py"]
+
+# Before anything imports airflow: it makes AIRFLOW_HOME, and reads all of these, at import.
+HOME = Path(tempfile.mkdtemp(prefix="trainer-ops-airflow-"))
+os.environ.update(
+    {
+        "AIRFLOW_HOME": str(HOME),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(HOME / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+        "AIRFLOW__CORE__UNIT_TEST_MODE": "false",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME / 'airflow.db'}",
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(HOME / "logs"),
+        "AIRFLOW__TRACES__OTEL_ON": "false",
+    }
+)
+(HOME / "dags").mkdir()
+
+# Each names who emits it: nothing of ours is hidden.
+THIRD_PARTY_WARNINGS: tuple[str, ...] = ()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.airflow)
+            for text in THIRD_PARTY_WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(text))
+
+
+def pytest_sessionfinish() -> None:
+    shutil.rmtree(HOME, ignore_errors=True)
+
+
+@dataclass
+class Ran:
+    """What the task runner made of one try."""
+
+    state: str
+    error: BaseException | None
+    message: Any
+    xcoms: dict[str, Any]
+    context: Mapping[str, Any]
+    ti: Any
+
+    @property
+    def result(self) -> Any:
+        return self.xcoms.get("return_value")
+
+
+@dataclass
+class Supervisor:
+    """Answers what the task runner asks its supervisor for, and keeps what it is told."""
+
+    sent: list[Any] = field(default_factory=list)
+
+    def send(self, msg: Any) -> Any:
+        from airflow.sdk.execution_time.comms import InactiveAssetsResult, OKResponse
+
+        self.sent.append(msg)
+        if type(msg).__name__ == "ValidateInletsAndOutlets":
+            return InactiveAssetsResult(inactive_assets=[])
+        return OKResponse(ok=True)
+
+    @property
+    def xcoms(self) -> dict[str, Any]:
+        from airflow.sdk.serde import deserialize
+
+        return {m.key: deserialize(m.value) for m in self.sent if type(m).__name__ == "SetXCom"}
+
+
+Worker = Callable[..., Ran]
+
+
+@pytest.fixture
+def worker() -> Worker:
+    """Runs a task as a worker does: rendering, signals, retries, deferral; ``retries`` is the operator's own."""
+    return _run
+
+
+def _run(
+    task: Any,
+    *,
+    run_id: str = "manual__1",
+    try_number: int = 1,
+    max_tries: int | None = None,
+    clear_number: int = 0,
+    map_index: int = -1,
+    start: float | None = None,
+    resume: tuple[str, Mapping[str, Any]] | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> Ran:
+    import structlog
+    from airflow.sdk.api.datamodels._generated import DagRun, DagRunState, DagRunType, TIRunContext
+    from airflow.sdk.execution_time.supervisor import set_supervisor_comms
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance, run
+    from airflow.sdk.serde import serialize
+    from airflow.utils.state import TaskInstanceState
+
+    now = datetime.now(tz=timezone.utc)
+    max_tries = task.retries if max_tries is None else max_tries
+    dag_run = DagRun(
+        dag_id=task.dag_id, run_id=run_id, logical_date=now, data_interval_start=now, data_interval_end=now,
+        run_after=now, start_date=now, end_date=None, clear_number=clear_number, run_type=DagRunType.MANUAL,
+        state=DagRunState.RUNNING, conf=dict(params or {}), consumed_asset_events=[], partition_key=None,
+    )  # fmt: skip
+    from_server = TIRunContext(
+        dag_run=dag_run,
+        max_tries=max_tries,
+        should_retry=try_number <= max_tries,
+        next_method=resume[0] if resume else None,
+        next_kwargs=serialize(dict(resume[1])) if resume else None,
+    )
+    ti = RuntimeTaskInstance.model_construct(
+        id=uuid.uuid4(), task_id=task.task_id, dag_id=task.dag_id, run_id=run_id, try_number=try_number,
+        map_index=map_index, dag_version_id=uuid.uuid4(), task=task, _ti_context_from_server=from_server,
+        max_tries=max_tries, start_date=datetime.fromtimestamp(start, tz=timezone.utc) if start else now,
+        state=TaskInstanceState.RUNNING,
+    )  # fmt: skip
+    supervisor = Supervisor()
+    with set_supervisor_comms(supervisor):
+        context = ti.get_template_context()
+        state, message, error = run(ti, context, structlog.get_logger(logger_name="task"))
+    return Ran(state.value, error, message, supervisor.xcoms, context, ti)
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Defines a connection by URI."""
+    return lambda conn_id, uri: monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", uri)
+
+
+@pytest.fixture
+def memory(memory_backend: Any, virtual_clock: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The target of every task without a connection, on a clock on which nobody waits."""
+    from trainer_ops.airflow import TrainJobOperator, TrainJobTrigger
+
+    monkeypatch.setenv("TRAINER_OPS_TARGET", memory_backend.target)
+    monkeypatch.setattr(TrainJobOperator, "clock", lambda _self: virtual_clock)
+    monkeypatch.setattr(TrainJobTrigger, "clock", lambda _self: virtual_clock)
+    return memory_backend

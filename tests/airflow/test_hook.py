@@ -1,0 +1,112 @@
+"""From a connection to a target."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer_ops.errors import InvalidRequest
+from trainer_ops.model.identity import JobRef
+from trainer_ops.testing import MemoryBackend
+
+
+def connection(kind: str, **extra: Any) -> Any:
+    from airflow.sdk import Connection
+
+    return Connection(conn_id="training", conn_type=kind, extra=json.dumps(extra) if extra else None)
+
+
+def test_a_folder_and_how_many_at_once() -> None:
+    from trainer_ops.airflow.hook import target_of
+
+    conn = connection("trainer-local", root="/var/lib/my trainings", max_jobs=2)
+    assert target_of(conn) == "local:///var/lib/my%20trainings?max_jobs=2"
+
+
+@pytest.mark.parametrize(
+    ("uri", "target"),
+    [
+        ("trainer-local:///var/lib/t", "local:///var/lib/t"),
+        ("trainer-local://?root=%2Fvar%2Flib%2Ft&max_jobs=3", "local:///var/lib/t?max_jobs=3"),
+        ('{"conn_type": "trainer-local", "extra": {"root": "/var/lib/t"}}', "local:///var/lib/t"),
+    ],
+)
+def test_a_connection_in_the_environment(uri: str, target: str) -> None:
+    from airflow.sdk import Connection
+
+    from trainer_ops.airflow.hook import target_of
+
+    conn = Connection.from_json(uri, "x") if uri.startswith("{") else Connection.from_uri(uri, "x")
+    assert target_of(conn) == target
+
+
+def test_a_relative_folder_is_under_airflow_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainer_ops.airflow.hook import target_of
+
+    monkeypatch.setenv("AIRFLOW_HOME", "/opt/airflow")
+    assert target_of(connection("trainer-local", root="trainings")) == "local:///opt/airflow/trainings"
+
+
+def test_without_a_folder_it_is_the_default_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainer_ops.airflow.hook import target_of
+
+    monkeypatch.delenv("TRAINER_OPS_TARGET", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", "/home/me/state")
+    assert target_of(connection("trainer-local")) == "local:///home/me/state/trainer-ops"
+    assert target_of(connection("trainer-local", max_jobs="2")) == "local:///home/me/state/trainer-ops?max_jobs=2"
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "two", "1.5"])
+def test_a_number_that_is_none(jobs: str) -> None:
+    from trainer_ops.airflow.hook import target_of
+
+    with pytest.raises(InvalidRequest, match=f"max_jobs: '{jobs}' in connection \"training\""):
+        target_of(connection("trainer-local", max_jobs=jobs))
+
+
+def test_another_type_is_refused_by_name() -> None:
+    from trainer_ops.airflow.hook import target_of
+
+    with pytest.raises(InvalidRequest, match='connection "training" has the type "http"'):
+        target_of(connection("http"))
+
+
+def test_a_cluster_is_named_with_its_context_and_namespace() -> None:
+    from trainer_ops.airflow.hook import target_of
+
+    conn = connection("kubernetes", cluster_context="prod", namespace="team-a")
+    assert target_of(conn) == "kubernetes://prod/team-a"
+    assert target_of(conn, "team-b") == "kubernetes://prod/team-b"
+
+
+def test_no_connection_is_the_target_of_the_environment(memory_backend: MemoryBackend, monkeypatch: Any) -> None:
+    from trainer_ops.airflow import TrainerHook
+
+    monkeypatch.setenv("TRAINER_OPS_TARGET", memory_backend.target)
+    assert TrainerHook().get_conn() is memory_backend
+
+
+def test_a_triggerer_finds_an_engine_without_the_connection(tmp_path: Path) -> None:
+    from trainer_ops.airflow import TrainerHook
+
+    ref = JobRef(f"local://{tmp_path}", "default", "x", "u")
+    backend = asyncio.run(TrainerHook("only-the-worker-knows-it").aget_conn(ref))
+    assert backend.target.startswith(ref.target)
+    backend.close()
+
+
+def test_the_button_in_the_connection_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainer_ops.airflow import TrainerHook
+
+    monkeypatch.setenv("AIRFLOW_CONN_TRAINING", f"trainer-local://{tmp_path}/root")
+    ok, text = TrainerHook("training").test_connection()
+    assert ok, text
+    assert "xgboost-distributed" in text
+    monkeypatch.setenv("AIRFLOW_CONN_TRAINING", "http://example.com")
+    ok, text = TrainerHook("training").test_connection()
+    assert not ok
+    assert 'has the type "http"' in text
