@@ -224,9 +224,9 @@ def _row_17_pending(look: _Look) -> State | None:
     cause = why(look.obs)
     if cause is not None:
         return State(Phase.PENDING, cause.reason, cause.detail)
-    if not any(_touched(row) for row in look.main):
-        return State(Phase.PENDING, "", "nodes are ready, the launcher is being started")
-    return State(Phase.PENDING, "", "starting")
+    ready = all(row.ready for row in look.job.trainer_jobs if row not in look.main)
+    launcher = ready and not any(_touched(row) for row in look.main)
+    return State(Phase.PENDING, "", "nodes are ready, starting the launcher" if launcher else "waiting for its pods")
 
 
 def _is_pending(look: _Look) -> bool:
@@ -271,7 +271,7 @@ def _row_19_completing(look: _Look) -> State | None:
 
 def _row_20_else(look: _Look) -> State:
     cause = why(look.obs)
-    return State(Phase.SUBMITTED, cause.reason if cause else "", cause.detail if cause else "being set up")
+    return State(Phase.SUBMITTED, cause.reason if cause else "", cause.detail if cause else "no node is running")
 
 
 ROWS: tuple[Callable[[_Look], State | None], ...] = (

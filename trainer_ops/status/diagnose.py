@@ -125,7 +125,7 @@ def _own_cause(facts: Facts, node: NodeEvidence, failure: Failure) -> Diagnosis:
         remedy = "Check command and args: the program must exist in the image, at that path, and be executable."
         return Diagnosis(Category.CONFIG, summary, (), remedy)
     summary = f"{_what(node)} ended with {exit_text(failure.code)} on {node.node}{_hint(failure)}"
-    return Diagnosis(Category.EXIT_CODE, summary, (), from_log(tail) or _remedy(failure))
+    return Diagnosis(Category.EXIT_CODE, summary, (), from_log(tail) or _remedy(failure, node, heard=bool(tail)))
 
 
 def _because(failure: Failure) -> str:
@@ -170,9 +170,12 @@ _BY_CODE = {
 }
 
 
-def _remedy(failure: Failure) -> str:
-    by_signal = _BY_SIGNAL.get(signal_name(failure.code) or "")
-    return by_signal or _BY_CODE.get(failure.code) or "Read the last lines above; correct the code and start it again."
+def _remedy(failure: Failure, node: NodeEvidence, *, heard: bool) -> str:
+    known = _BY_SIGNAL.get(signal_name(failure.code) or "") or _BY_CODE.get(failure.code)
+    if known:
+        return known
+    where = "The last lines of its log say" if heard else f"The log of {node.node} says"
+    return f"{where} what went wrong in the code: correct it and start it again."
 
 
 def _initializer(facts: Facts, node: NodeEvidence, failure: Failure, found: Diagnosis) -> Diagnosis:
@@ -192,11 +195,13 @@ def _proof(facts: Facts, node: NodeEvidence | None) -> tuple[str, ...]:
     lines = list(facts.tail(node.node)) if node else []
     if node is not None and node.failure is not None:
         lines.append(_container_line(node, node.failure))
-        if node.failure.message and not node.failure.outside:
-            lines.append(f"{node.node} left the message: {node.failure.message}")
+        lines += [f"{node.node}: {line}" for line in node.failure.message.splitlines() if line.strip()]
     if facts.state.phase is Phase.FAILED and facts.state.detail:
         lines.append(f"{facts.state.reason}: {facts.state.detail}")
-    lines += [clue for clue in facts.clues if clue not in lines]
+    for clue in facts.clues:
+        told = node is not None and clue.startswith(f"{node.node}: ")
+        if not told and not any(clue in line for line in lines):
+            lines.append(clue)
     return tuple(dict.fromkeys(lines))
 
 

@@ -16,15 +16,16 @@ HISTORY_LIMIT = 200
 def add(history: tuple[ProgressPoint, ...], point: ProgressPoint | None) -> tuple[ProgressPoint, ...]:
     """The history with one more report; the same again changes nothing.
 
-    Over 200 points every second one goes, never the first and the newest: a curve keeps its shape over the whole
-    length of the training.
+    Over 200 points the one goes whose neighbours are nearest to each other in time, never the first or the newest: so
+    what is left stays spread over the whole length of the training.
     """
     if point is None or (history and history[-1] == point):
         return history
     longer = (*history, point)
     if len(longer) <= HISTORY_LIMIT:
         return longer
-    return (*longer[:-1:2], point)
+    closest = min(range(1, len(longer) - 1), key=lambda i: longer[i + 1].at - longer[i - 1].at)
+    return (*longer[:closest], *longer[closest + 1 :])
 
 
 def to_plain(history: tuple[ProgressPoint, ...]) -> list[dict[str, Any]]:

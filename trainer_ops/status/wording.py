@@ -24,7 +24,7 @@ def last_part(text: str) -> str:
 _PULL = (
     (r"no such host", "the registry's host name is not known (no such host)"),
     (r"authorization failed|unauthorized|no basic auth|access denied|denied:|403 Forbidden|401 Unauthorized",
-     "the registry refuses it: no such repository, or credentials are missing"),
+     "the registry refuses it (no such repository, or no credentials)"),
     (r"toomanyrequests|429|rate limit", "the registry's rate limit is reached"),
     (r"no match for platform|exec format", "it does not exist for this machine's platform"),
     (r"x509|certificate", "the registry's certificate is not trusted"),
