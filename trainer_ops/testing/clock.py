@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import threading
 import weakref
 from collections.abc import Callable
@@ -107,9 +108,7 @@ class VirtualClock:
     def _step(self, deadline: float) -> bool:
         """Move to the next callback that is due until ``deadline`` and make it; False: moved to ``deadline``."""
         with self._lock:
-            while self._timers and self._timers[0].callback is None:
-                heapq.heappop(self._timers)
-            if not self._timers or self._timers[0].when > deadline:
+            if self._next() > deadline:
                 self._now = max(self._now, deadline)
                 return False
             timer = heapq.heappop(self._timers)
@@ -141,8 +140,14 @@ class VirtualClock:
 
     def _step_to_next(self) -> bool:
         with self._lock:
-            alive = [timer for timer in self._timers if timer.callback is not None]
-        return bool(alive) and self._step(min(alive).when)
+            when = self._next()
+        return when < math.inf and self._step(when)
+
+    def _next(self) -> float:
+        """When the next timer is due; the lock is held."""
+        while self._timers and self._timers[0].callback is None:
+            heapq.heappop(self._timers)
+        return self._timers[0].when if self._timers else math.inf
 
 
 def _wake(awake: asyncio.Future[None]) -> None:

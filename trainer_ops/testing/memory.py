@@ -377,6 +377,7 @@ def _shipped() -> RawObjects:
     """Runtimes of the names that Trainer ships."""
     return [
         objects.runtime("torch-distributed", "torch", {"torch": {"numProcPerNode": "auto"}}),
+        objects.runtime("torchtune-llama3.2-1b", "torchtune", {"torch": {"numProcPerNode": "auto"}}, initializers=True),
         objects.runtime("deepspeed-distributed", "deepspeed", {"mpi": _MPI}),
         objects.runtime("jax-distributed", "jax", {"jax": {}}),
         objects.runtime("xgboost-distributed", "xgboost", {"xgboost": {}}),

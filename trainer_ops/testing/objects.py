@@ -123,13 +123,16 @@ def workload(job: Raw, message: str, *, now: float, admitted: bool) -> Raw:
     }
 
 
-def runtime(name: str, framework: str, policy: Mapping[str, Any] | None = None) -> Raw:
+def runtime(name: str, framework: str, policy: Mapping[str, Any] | None = None, *, initializers: bool = False) -> Raw:
     """A ClusterTrainingRuntime with the replicatedJobs that the shipped one of that framework has."""
     ml: Raw = {"numNodes": 1, **copy.deepcopy(dict(policy or {}))}
-    jobs = [_replicated(keys.STEP_NODE, trains="mpi" not in ml)]
+    jobs = [_replicated(keys.STEP_NODE, "" if "mpi" in ml else "trainer")]
     if "mpi" in ml:
-        jobs.insert(0, _replicated(keys.STEP_LAUNCHER, trains=True))
+        jobs.insert(0, _replicated(keys.STEP_LAUNCHER, "trainer"))
         jobs[0]["dependsOn"] = [{"name": keys.STEP_NODE, "status": "Ready"}]
+    if initializers:
+        jobs = [*(_replicated(step) for step in keys.INITIALIZERS), *jobs]
+        jobs[-1]["dependsOn"] = [{"name": step, "status": "Complete"} for step in keys.INITIALIZERS]
     return {
         "apiVersion": keys.API_VERSION,
         "kind": keys.CLUSTER_RUNTIME,
@@ -141,13 +144,15 @@ def runtime(name: str, framework: str, policy: Mapping[str, Any] | None = None) 
     }
 
 
-def _replicated(step: str, *, trains: bool) -> Raw:
-    labels = {keys.LABEL_ANCESTOR: "trainer"} if trains else {}
-    container = {"name": keys.STEP_NODE, "image": "example.com/train:1"}
+def _replicated(step: str, ancestor: str | None = None) -> Raw:
+    ancestor = step if ancestor is None else ancestor
+    container: Raw = {"name": step if step in keys.INITIALIZERS else keys.STEP_NODE, "image": "example.com/train:1"}
+    if step in keys.INITIALIZERS:
+        container["volumeMounts"] = [{"name": "initializer", "mountPath": "/workspace"}]
     return {
         "name": step,
         "template": {
-            "metadata": {"labels": labels},
+            "metadata": {"labels": {keys.LABEL_ANCESTOR: ancestor} if ancestor else {}},
             "spec": {"template": {"spec": {"containers": [container]}}},
         },
     }
