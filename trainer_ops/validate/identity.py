@@ -128,7 +128,7 @@ def label_syntax(metadata: Any, path: str) -> Iterator[Finding]:
             yield error("annotation-key", f"{path}.annotations[{key}]", f"{show(key)} is no annotation key", _KEY_FORM)
 
 
-_KEY_FORM = "Write name or domain/name, the name of at most 63 of A-Z, a-z, 0-9, -, _ and ."
+_KEY_FORM = "Write name or domain/name, the name of at most 63 of A-Z, a-z, 0-9, ., _ and -"
 
 
 def _is_key(key: Any) -> bool:

@@ -61,7 +61,7 @@ def _name(raw: Mapping[Any, Any]) -> Iterator[Finding]:
     if name in (None, ""):
         yield error("runtime-name", "metadata.name", "is missing", "Give it: spec.runtimeRef names it")
     elif isinstance(name, str) and not (_SUBDOMAIN.fullmatch(name) and len(name) <= 253):
-        yield error("runtime-name", "metadata.name", f"{show(name)} is no name of a runtime", "Use a-z, 0-9, - and .")
+        yield error("runtime-name", "metadata.name", f"{show(name)} is no name of a runtime", "Use a-z, 0-9, . and -")
     if not mapping(at(raw, "metadata.labels")).get(keys.LABEL_FRAMEWORK):
         reason = "is missing: the Kubeflow SDK lists only runtimes that have it"
         yield warning("runtime-framework", f"metadata.labels[{keys.LABEL_FRAMEWORK}]", reason, "Add it, such as torch")

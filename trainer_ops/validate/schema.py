@@ -1,9 +1,9 @@
 """The structure of a whole TrainJob or runtime: names, types, required fields and fixed values, at every depth.
 
 The fields are those of the models in ``kubeflow_trainer_api`` 2.3, which were compared with the CRDs of Trainer
-v2.3.0: the same but for metadata inside a spec, where the CRDs know five fields only. The models themselves cannot be
-used to validate: they drop unknown names silently and stop at the first wrong type. Null is what the API server makes
-of it: a field that was left out.
+v2.3.0: the same but for metadata inside a spec, where the CRDs know five fields only, and for the policies jax and
+xgboost, which have none. The models themselves cannot be used to validate: they drop unknown names silently and stop
+at the first wrong type. Null is what the API server makes of it: a field that was left out.
 """
 
 from __future__ import annotations
@@ -86,6 +86,9 @@ def _of_model(model: Any, root: bool = False) -> Shape:
     if name == "ObjectMeta" and not root:
         known = {own: known[own] for own in _EMBEDDED}
     fields = {own: _of_annotation(info.annotation, root and own == "metadata") for own, info in known.items()}
+    if name == "MLPolicy":
+        # Objects without any field, which the models take for free ones.
+        fields |= {own: Shape("object", own) for own in ("jax", "xgboost")}
     return Shape("object", name, fields, frozenset(own for own, info in known.items() if info.is_required()))
 
 
@@ -123,7 +126,8 @@ def _object(shape: Shape, value: Any, path: str, place: str) -> Iterator[Finding
         yield _type(path or place, value, "a mapping", f"Write its fields: {_some(shape.fields)}")
         return
     for name, held in value.items():
-        below = f"{path}.{name}" if path else str(name)
+        own = name if isinstance(name, str) and name else show(name)
+        below = f"{path}.{own}" if path else own
         known = shape.fields.get(name) if isinstance(name, str) else None
         if known is None:
             yield _unknown(shape, name, below)

@@ -59,10 +59,11 @@ def _pod_group(raw: Mapping[Any, Any]) -> Iterator[Finding]:
         if items(job.get("dependsOn")):
             reason = f"keeps {name} from being made, while the pod group waits for all pods: nothing would start"
             yield error("runtime-gang", f"{JOBS}[{i}].dependsOn", reason, "Leave out dependsOn, or podGroupPolicy")
-        if not text(at(job, f"{POD}.schedulerName")):
-            reason = f"is missing, so that the pod group of {' and '.join(groups)} is looked at by nobody"
-            remedy = "Name the gang scheduler, such as volcano, unless it is the cluster's default"
-            yield warning("runtime-scheduler", f"{JOBS}[{i}].{POD}.schedulerName", reason, remedy)
+    alone = [name for _, name, job in _jobs(raw) if not text(at(job, f"{POD}.schedulerName"))]
+    if alone:
+        reason = f"makes a pod group that nobody looks at: {' and '.join(alone)} have no schedulerName"
+        remedy = "Name the gang scheduler in their pods, unless it is the cluster's default"
+        yield warning("runtime-scheduler", "spec.podGroupPolicy", reason, remedy)
     queue = mapping(at(raw, "spec.template.metadata.annotations")).get(_QUEUE)
     if "volcano" in groups and queue == "":
         reason = "is empty, which Trainer refuses for every TrainJob"
