@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sqlite3
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -160,3 +162,33 @@ def memory(memory_backend: Any, virtual_clock: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(TrainJobOperator, "clock", lambda _self: virtual_clock)
     monkeypatch.setattr(TrainJobTrigger, "clock", lambda _self: virtual_clock)
     return memory_backend
+
+
+@pytest.fixture(scope="session")
+def database() -> Path:
+    """The database of this session's AIRFLOW_HOME, with all its tables; made once, others copy it."""
+    from airflow.utils.db import initdb
+
+    initdb()
+    return HOME / "airflow.db"
+
+
+@pytest.fixture(scope="session")
+def airflow(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real Airflow over the example DAGs, with the connection ``training`` to an engine of its own."""
+    spec = importlib.util.spec_from_file_location("standalone", HERE / "standalone.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    home = tmp_path_factory.mktemp("airflow")
+    # Not a copy of the file: Airflow's is in WAL mode, what was written last is beside it.
+    with closing(sqlite3.connect(database)) as ours, closing(sqlite3.connect(home / "airflow.db")) as theirs:
+        ours.backup(theirs)
+    standalone = module.Standalone(
+        home, HERE.parents[1] / "dags", {"AIRFLOW_CONN_TRAINING": f"trainer-local://{home / 'trainings'}"}
+    )
+    try:
+        yield standalone.start()
+    finally:
+        standalone.stop()
