@@ -238,3 +238,9 @@ def recorded_logs() -> Callable[[str], dict[str, list[str]]]:
         return found
 
     return logs
+
+
+@pytest.fixture(scope="session")
+def trainings() -> Callable[[str], set[str]]:
+    """The TrainJobs in a file that holds several."""
+    return lambda case: {name for name, part in read(case).items() if "trainjob" in part}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from trainer_ops.model.limits import Limits
 from trainer_ops.model.phase import State
+from trainer_ops.model.times import duration
 from trainer_ops.status.evidence import Evidence
 
 __all__ = ["LINE_LIMIT", "SHOWN_LINES", "Facts"]
@@ -24,7 +25,7 @@ class Facts:
         state: the last one seen.
         limits: of the wait.
         limit: the name of the limit that ended it, "" when the training itself ended.
-        waited: seconds for which that limit's clock ran.
+        silent: seconds for which the target gave no answer.
         evidence: what was seen of the nodes in flight.
         tails: last log lines by node.
         clues: the cluster's own texts: events, conditions.
@@ -36,12 +37,18 @@ class Facts:
     state: State
     limits: Limits = field(default_factory=Limits)
     limit: str = ""
-    waited: float = 0.0
+    silent: float = 0.0
     evidence: Evidence = field(default_factory=Evidence)
     tails: Mapping[str, Sequence[str]] = field(default_factory=dict)
     clues: tuple[str, ...] = ()
     error: str = ""
     superseded_by: str = ""
+
+    @property
+    def bound(self) -> str:
+        """The limit as it was set: ``queue_timeout=0:15``."""
+        seconds = getattr(self.limits, self.limit, None)
+        return self.limit if seconds is None else f"{self.limit}={duration(seconds)}"
 
     def tail(self, node: str) -> tuple[str, ...]:
         """The last lines of that node that are worth showing: none of blanks only."""

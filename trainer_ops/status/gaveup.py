@@ -31,7 +31,7 @@ def _proof(facts: Facts) -> tuple[str, ...]:
 
 
 def _unreachable(facts: Facts) -> Diagnosis:
-    summary = f"the target gave no answer for {duration(facts.waited)}; {_ALONE} and may well go on"
+    summary = f"the target gave no answer for {duration(facts.silent)}; {_ALONE} and may well go on"
     evidence = (facts.error, f"last seen: {_seen(facts)}") if facts.error else (f"last seen: {_seen(facts)}",)
     return Diagnosis(Category.UNREACHABLE, summary, evidence, f"When the target answers again, {_AGAIN}.")
 
@@ -42,22 +42,21 @@ def _seen(facts: Facts) -> str:
 
 
 def _too_long(facts: Facts) -> Diagnosis:
-    limit = f"wait_timeout={duration(facts.waited)}"
-    summary = f"{facts.name} had not ended after {limit}; it was {facts.state.phase}, and {_ALONE}"
+    summary = f"{facts.name} had not ended after {facts.bound}; it was {facts.state.phase}, and {_ALONE}"
     return Diagnosis(Category.DEADLINE, summary, _proof(facts), f"Raise wait_timeout, or {_AGAIN}.")
 
 
 def _queued(facts: Facts) -> Diagnosis:
-    state, waited = facts.state, duration(facts.waited)
+    state = facts.state
     if state.phase is Phase.SUSPENDED:
-        summary = f"{facts.name} was suspended for queue_timeout={waited}; {_ALONE}"
+        summary = f"{facts.name} was suspended for longer than {facts.bound}; {_ALONE}"
         return Diagnosis(Category.QUEUED_TOO_LONG, summary, _proof(facts), "Resume it, then wait for it again.")
     detail = f" ({state.detail})" if state.detail else ""
     if state.reason == NEVER_ADMITTED:
         summary = f"{facts.name} asks for more than its queue can ever give{detail}; {_ALONE}"
         remedy = "Ask for less in resources_per_node or num_nodes, or have the ClusterQueue's quota raised."
         return Diagnosis(Category.QUOTA, summary, _proof(facts), remedy)
-    summary = f"{facts.name} waited in its queue for queue_timeout={waited}{detail}; {_ALONE}"
+    summary = f"{facts.name} waited in its queue for longer than {facts.bound}{detail}; {_ALONE}"
     remedy = _QUEUE_REMEDIES.get(state.reason, f"Raise queue_timeout, use a higher priority_class, or {_AGAIN}.")
     return Diagnosis(Category.QUEUED_TOO_LONG, summary, _proof(facts), remedy)
 
@@ -91,7 +90,7 @@ def _not_started(facts: Facts) -> Diagnosis:
     state = facts.state
     category, remedy = _startup_cause(facts)
     detail = f": {state.detail}" if state.detail else ""
-    summary = f"{facts.name} did not start within startup_timeout={duration(facts.waited)}{detail}; {_ALONE}"
+    summary = f"{facts.name} did not start within {facts.bound}{detail}; {_ALONE}"
     return Diagnosis(category, summary, _proof(facts), remedy)
 
 

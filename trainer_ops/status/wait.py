@@ -23,7 +23,7 @@ from trainer_ops.model.result import Result, result_of
 from trainer_ops.model.times import rfc3339
 from trainer_ops.status import progress as history
 from trainer_ops.status.classify import classify
-from trainer_ops.status.clocks import QUEUE, RESTARTS, STARTUP, UNREACHABLE, Clocks, overdue, until
+from trainer_ops.status.clocks import RESTARTS, Clocks, overdue, until
 from trainer_ops.status.diagnose import diagnose
 from trainer_ops.status.evidence import NODE_LIMIT, Evidence, collect
 from trainer_ops.status.facts import LINE_LIMIT, Facts
@@ -218,18 +218,12 @@ class Wait:
         return replace(self, ended=ended, limit=limit, ended_at=at)
 
     def _facts(self) -> Facts:
-        since = {
-            QUEUE: self.clocks.queue_since,
-            STARTUP: self.clocks.startup_since,
-            UNREACHABLE: self.clocks.answered_at,
-        }.get(self.limit)
-        waited = (self.ended_at or self.began_at) - (self.began_at if since is None else since)
         return Facts(
             name=self.ref.name,
             state=self.state,
             limits=self.limits,
             limit=self.limit,
-            waited=waited,
+            silent=(self.ended_at or self.began_at) - self.clocks.answered_at,
             evidence=self.evidence,
             tails=self.tails,
             clues=self.clues,
