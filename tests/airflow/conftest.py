@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["trainer_ops.testing.plugin"]
 
 HERE = Path(__file__).parent
 HAS_AIRFLOW = importlib.util.find_spec("airflow") is not None
@@ -175,7 +174,7 @@ def database() -> Path:
 
 @pytest.fixture(scope="session")
 def airflow(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A real Airflow over the example DAGs, with the connection ``training`` to an engine of its own."""
+    """A real Airflow over the example DAGs and those of ``tests/airflow/dags``, with the connection ``training`` to an engine of its own."""
     spec = importlib.util.spec_from_file_location("standalone", HERE / "standalone.py")
     assert spec is not None
     assert spec.loader is not None
@@ -185,10 +184,21 @@ def airflow(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     # Not a copy of the file: Airflow's is in WAL mode, what was written last is beside it.
     with closing(sqlite3.connect(database)) as ours, closing(sqlite3.connect(home / "airflow.db")) as theirs:
         ours.backup(theirs)
-    standalone = module.Standalone(
-        home, HERE.parents[1] / "dags", {"AIRFLOW_CONN_TRAINING": f"trainer-local://{home / 'trainings'}"}
-    )
+    for folder in (HERE.parents[1] / "dags", HERE / "dags"):
+        shutil.copytree(folder, home / "dags", dirs_exist_ok=True)
+    trainings = home / "trainings"
+    standalone = module.Standalone(home, home / "dags", {"AIRFLOW_CONN_TRAINING": f"trainer-local://{trainings}"})
     try:
         yield standalone.start()
     finally:
         standalone.stop()
+        _end_all(f"local://{trainings}")
+
+
+def _end_all(target: str) -> None:
+    from trainer_ops.lifecycle.target import open_backend
+
+    backend = open_backend(target)
+    for job in backend.list():
+        backend.delete(job["metadata"]["name"])
+    backend.close()

@@ -10,7 +10,6 @@ from trainer_ops.cli import target as cli_target
 from trainer_ops.testing.clock import VirtualClock
 from trainer_ops.testing.memory import MemoryBackend
 
-pytest_plugins = ["trainer_ops.testing.plugin"]
 
 RUN = ("run", "--runtime", "torch-distributed", "--nodes", "2")
 

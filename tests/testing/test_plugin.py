@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["pytester"]
 
 _TEST = """
 import os
