@@ -131,17 +131,16 @@ def _documents(text: str, file: str) -> Iterator[_Document]:
     import yaml
 
     loader = yaml.SafeLoader(text)
-    number = 0
+    number = 1
     try:
         while loader.check_node():
-            number += 1
-            node = loader.get_node()
+            node: Any = loader.get_node()
             _refuse_twice(node, f"{file}, document {number}")
             where = f"{file}, document {number}, line {node.start_mark.line + 1}"
-            raw = loader.construct_document(node)
-            yield from _members(raw, where)
+            yield from _members(loader.construct_document(node), where)
+            number += 1
     except yaml.YAMLError as exc:
-        raise _wrong(*_syntax(exc, f"{file}, document {number + 1}"), "Correct the YAML.") from exc
+        raise _wrong(*_syntax(exc, f"{file}, document {number}"), "Correct the YAML.") from exc
     finally:
         loader.dispose()
 

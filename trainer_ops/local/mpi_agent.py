@@ -39,7 +39,8 @@ def seat(table: Mapping[str, Any], env: MutableMapping[str, str]) -> tuple[str, 
     """The (hostname, socket) of this rank's node; tells the rank in ``env`` where it is.
 
     Ranks fill the slots of one node after the other. MPI itself sees one machine, so what it says about a rank's place
-    within its node is put right here for those who read it from the environment.
+    within its node is put right here for those who read it from the environment. (PMIX_HOSTNAME must stay as it is:
+    MPI_Init fails where two ranks of one server have different ones.)
     """
     rank = int(env.get("OMPI_COMM_WORLD_RANK") or env.get("PMIX_RANK") or 0)
     size = int(env.get("OMPI_COMM_WORLD_SIZE") or 1)
@@ -51,8 +52,6 @@ def seat(table: Mapping[str, Any], env: MutableMapping[str, str]) -> tuple[str, 
         "OMPI_COMM_WORLD_LOCAL_RANK": beside.index(rank),
         "OMPI_COMM_WORLD_NODE_RANK": beside.index(rank),
         "OMPI_COMM_WORLD_LOCAL_SIZE": len(beside),
-        "OMPI_WORLD_LOCAL_SIZE": len(beside),
-        "PMIX_HOSTNAME": hostname,
     }
     env.update({name: str(value) for name, value in here.items() if name in env})
     return hostname, path

@@ -1,8 +1,9 @@
 """One node of an MPI job: the stand-in for its sshd. A program of its own; the standard library and psutil only.
 
 ``python mpi_node.py SOCKET [NAME …]`` listens for ``mpi_agent`` and starts the ranks that it hands over as its own
-children, in its own process group: whoever kills the node kills its ranks. The variables NAME … are the node's own;
-all others a rank takes from the launcher, and what the launcher does not have from the node.
+children, in its own process group: whoever kills the node kills its ranks. The variables NAME … are the node's own,
+and so are the engine's marks, by which it finds what belongs to a pod; all others a rank takes from the launcher, and
+what the launcher does not have from the node.
 
 The agent sends its three streams, then a line ``{"argv", "env", "cwd"}``, then lines ``{"signal"}``. It is answered by
 one line, ``{"ended": code}`` (negative: a signal, as subprocess counts) or ``{"failed": text}``. When its connection
@@ -27,6 +28,7 @@ __all__ = ["Node", "main"]
 
 _STOPPED = 128 + signal.SIGTERM
 _REQUEST_SECONDS = 30.0
+_MARKS = "TRAINER_OPS_ENGINE_"
 
 
 @dataclass(slots=True)
@@ -46,7 +48,7 @@ class Node:
 
     def __init__(self, path: str, own: Sequence[str]) -> None:
         self._folder, self._name = os.path.split(os.path.abspath(path))
-        self._own = {name: os.environ[name] for name in own if name in os.environ}
+        self._own = {k: v for k, v in os.environ.items() if k in own or k.startswith(_MARKS)}
         self._ranks: dict[socket.socket, _Rank] = {}
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from trainer_ops.local import plan_env, plan_fetch
 from trainer_ops.local.plan_env import Entry, PodFacts, entries, upsert
-from trainer_ops.local.plan_mpi import Mpi, differing, mpi_of
+from trainer_ops.local.plan_mpi import Mpi, differing, mpi_of, per_host_option
 from trainer_ops.local.plan_notes import DIFFERENCES, notes
 from trainer_ops.local.plan_template import TRAINER, Raw, Template, proc_resources, refuse, slots_per_node, templates
 from trainer_ops.local.plan_text import Rewrite, expand
@@ -277,7 +277,17 @@ class _Planner:
                 "nothing to run on this machine: an image's own entrypoint is unknown",
                 "Give the command, with the program as its first word.",
             )
+        self._refuse_per_host(words)
         return tuple(self.rewrite(expand(str(word), known)) for word in words)
+
+    def _refuse_per_host(self, words: list[Any]) -> None:
+        option = per_host_option([str(word) for word in words]) if self.mpi is not None else None
+        if option is not None:
+            raise refuse(
+                "spec.trainer.command",
+                f'mpirun\'s "{option}" counts ranks by host, and on this machine all nodes are one host',
+                "Leave it out: spec.trainer.numProcPerNode says how many ranks a node has.",
+            )
 
     def _env(self, template: Template, raw: Raw, path: str) -> list[Entry]:
         """The container's entries in the order in which Trainer's plugins leave them."""

@@ -18,7 +18,7 @@ from trainer_ops.local.plan_values import Place
 from trainer_ops.model import keys
 from trainer_ops.model.runtime import TrainingRuntime
 
-__all__ = ["ENV_NODES", "Mpi", "differing", "mpi_of"]
+__all__ = ["ENV_NODES", "Mpi", "differing", "mpi_of", "per_host_option"]
 
 # The launcher's environment carries the table of nodes to the agent under this name, as JSON:
 # {"dir": folder of the sockets, "slots": ranks of a node, "nodes": [[hostname, socket or ""], ...]} in rank order.
@@ -135,6 +135,46 @@ def mpi_of(
     nodes = [(host, "") for host in pods.get(keys.STEP_LAUNCHER, ())]
     nodes += [(host, f"node-{i}.sock") for i, host in enumerate(pods.get(keys.STEP_NODE, ()))]
     return Mpi(slots, hosts, tuple(nodes), f"{place.job_dir}/mpi", place.python)
+
+
+# mpirun's options that count ranks by host, and those of its options that take a value (two for -mca and its kin).
+_PER_HOST = ("-N", "-npernode", "--npernode", "-pernode", "--pernode", "-npersocket", "--npersocket")
+_ONE_VALUE = (
+    "np",
+    "n",
+    "c",
+    "x",
+    "H",
+    "wd",
+    "wdir",
+    "path",
+    "host",
+    "hostfile",
+    "machinefile",
+    "default-hostfile",
+    "map-by",
+    "bind-to",
+    "rank-by",
+    "output",
+    "prefix",
+)
+_TWO_VALUES = ("mca", "omca", "gmca", "pmca", "prtemca", "pmixmca", "gpmixmca")
+
+
+def per_host_option(words: Sequence[str]) -> str | None:
+    """An option by which mpirun would start fewer ranks here than on a cluster; None when there is none.
+
+    Only mpirun's own words are looked at: what comes after the program belongs to the program.
+    """
+    start = next((i for i, w in enumerate(words) if w.rpartition("/")[2] in ("mpirun", "mpiexec", "prterun")), None)
+    i = len(words) if start is None else start + 1
+    while i < len(words) and words[i].startswith("-"):
+        word, name = words[i], words[i].lstrip("-")
+        value = words[i + 1] if i + 1 < len(words) else ""
+        if word in _PER_HOST or (name == "map-by" and value.startswith("ppr:")):
+            return f"{word} {value}" if name != "pernode" else word
+        i += 3 if name in _TWO_VALUES else 2 if name in _ONE_VALUE else 1
+    return None
 
 
 def differing(node: Mapping[str, str], launcher: Mapping[str, str]) -> list[str]:

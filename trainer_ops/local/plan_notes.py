@@ -29,7 +29,7 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     ("restarts", "built-in runtimes restart nothing without max_restarts; Trainer's restart six times"),
     ("probes", "probes and lifecycle hooks are not run: a container is ready once it runs"),
     ("torchtune", "`tune run` without a recipe is refused: Trainer completes it from its own images"),
-    ("mpi hosts", "one host with all the slots: ppr:N:node, --host and MPI_COMM_TYPE_SHARED see one node"),
+    ("mpi hosts", "one host with all the slots: --host chooses none, MPI_COMM_TYPE_SHARED is everybody, -N is refused"),
     ("mpi env", "every variable of the launcher reaches every rank; over ssh only those named by -x would"),
     ("mpi sshd", "node pods run a stand-in for sshd, whatever their command says"),
     ("mpi binding", "ranks are not bound to cores and yield when idle: the nodes share the machine"),
