@@ -69,6 +69,8 @@ CASES: dict[str, tuple[Pod | None, Category, str, str]] = {
     "drained": (disrupted("EvictionByEvictionAPI"), Category.EVICTED, "evicted", "again"),
     "its machine did not answer": (disrupted("DeletionByTaintManager"), Category.NODE_LOST, "was lost", "again"),
     "its machine is gone": (disrupted("DeletionByPodGC"), Category.NODE_LOST, "was lost with its machine", "again"),
+    "its machine shuts down": (lambda s: s.pod("node-1", s.ended(143), phase="Failed", reason="Terminated"),
+                               Category.NODE_LOST, "was lost", "again"),
     "node lost": (lambda s: s.pod("node-1", phase="Failed", reason="NodeLost"), Category.NODE_LOST, "lost", "again"),
     "the machine forgot the container": (ends(137, "ContainerStatusUnknown"), Category.NODE_LOST, "was lost", "again"),
     "evicted, but it had failed by itself": (
@@ -157,6 +159,12 @@ def test_by_the_condition_whatever_the_nodes_say(scene: Scene) -> None:
     assert found.category is Category.DEADLINE
     assert "active_deadline_seconds" in found.summary
     assert diagnosis(scene, None, reason="TrainingRuntimeNotSupported").category is Category.RUNTIME_MISSING
+    assert diagnosis(scene, ends(137, "ContainerStatusUnknown"), reason="SupervisorLost").category is Category.NODE_LOST
+
+
+def test_a_reason_that_no_version_knew_is_told_as_it_is(scene: Scene) -> None:
+    found = diagnosis(scene, None, reason="SomethingNew")
+    assert (found.category, found.summary) == (Category.UNKNOWN, "train failed (SomethingNew: first failed job: x)")
 
 
 USED_UP: dict[str, tuple[int | None, int, Category]] = {
@@ -175,6 +183,19 @@ def test_restarts_of_a_training_that_failed_by_itself(
     found = diagnosis(scene, ends(3, restarts=restarts), limits=Limits(max_restarts=limit))
     assert found.category is category
     assert "exit code 3 on node-1" in found.summary
+
+
+def test_siblings_share_the_budget_of_their_job(scene: Scene) -> None:
+    pods = [scene.pod(f"node-{i}", scene.ended(3), phase="Failed", restarts=1) for i in range(2)]
+    wait, _ = scene.see(
+        scene.begin(Limits(max_restarts=2)),
+        scene.look(scene.job(rows=ACTIVE), *pods),
+        scene.look(scene.job(scene.condition("Failed", reason="FailedJobs")), at=99),
+    )
+    found = wait.outcome().diagnosis
+    assert found is not None
+    assert found.category is Category.RESTARTS_EXHAUSTED
+    assert found.summary.endswith("max_restarts=2 was reached and the training failed")
 
 
 def stopped(scene: Scene, limit: int, state: dict[str, Any], node: str = "node-1") -> Diagnosis:
@@ -213,6 +234,11 @@ def test_an_initializer_that_was_stopped_is_named(scene: Scene) -> None:
     found = stopped(scene, 1, scene.ended(1), "dataset-initializer")
     assert found.category is Category.INITIALIZER
     assert "max_restarts=1 was reached" in found.summary
+
+
+def test_a_report_of_metrics_is_no_evidence(scene: Scene) -> None:
+    found = diagnosis(scene, ends(3, message='{"metrics": {"loss": 1}}'))
+    assert not any("loss" in line for line in found.evidence)
 
 
 def test_evidence_is_in_order_and_says_nothing_twice(scene: Scene) -> None:

@@ -12,6 +12,7 @@ from trainer_ops.model import keys
 from trainer_ops.model.observed import Terminated
 from trainer_ops.model.outcome import Category, Diagnosis
 from trainer_ops.model.phase import Phase
+from trainer_ops.model.result import parse_result
 from trainer_ops.status.clocks import RESTARTS
 from trainer_ops.status.evidence import Failure, NodeEvidence
 from trainer_ops.status.exits import START_ERRORS, ending, exit_text, signal_name
@@ -21,7 +22,20 @@ from trainer_ops.status.remedies import from_log, out_of_gpu_memory
 
 __all__ = ["diagnose"]
 
-_LOST = frozenset({"NodeLost", "DeletionByTaintManager", "DeletionByPodGC", "ContainerStatusUnknown"})
+# The machine went away, or is about to ("Terminated" is what a kubelet that shuts down writes).
+_LOST = frozenset(
+    {
+        "ContainerStatusUnknown",
+        "DeletionByPodGC",
+        "DeletionByTaintManager",
+        "NodeLost",
+        "NodeShutdown",
+        "Shutdown",
+        "Terminated",
+    }
+)
+# JobSet's reasons: they tell that a Job failed, never why.
+_SILENT = frozenset({"", "FailedJobs", "ReachedMaxRestarts", "FailJobSetFailurePolicyAction"})
 
 
 def diagnose(facts: Facts) -> Diagnosis:
@@ -67,17 +81,27 @@ _BY_REASON = {
         "names a runtime that the controller does not support",
         "Name a ClusterTrainingRuntime or TrainingRuntime that exists.",
     ),
+    # The embedded engine's: the process that ran it on this machine is gone.
+    "SupervisorLost": (
+        Category.NODE_LOST,
+        "lost what ran it",
+        "Start it again; with checkpoint_dir it resumes.",
+    ),
 }
 
 
 def _by_reason(facts: Facts) -> Diagnosis:
     category, words, remedy = _BY_REASON[facts.state.reason]
-    return Diagnosis(category, f"{facts.name} {words}", _proof(facts, None), remedy)
+    why = f": {facts.state.detail}" if facts.state.detail else ""
+    return Diagnosis(category, f"{facts.name} {words}{why}", _proof(facts, None), remedy)
 
 
 def _unknown(facts: Facts) -> Diagnosis:
     said = ": ".join(part for part in (facts.state.reason, facts.state.detail) if part)
     summary = f"{facts.name} failed" + (f" ({said})" if said else "")
+    if facts.state.reason not in _SILENT:
+        remedy = "What ended it is said above; if it was not the code, start it again."
+        return Diagnosis(Category.UNKNOWN, summary, _proof(facts, None), remedy)
     summary += "; how its nodes ended was not seen, their pods were gone"
     remedy = (
         "Look for the log where the cluster keeps logs. Next time wait for it while it runs, or use a runtime with "
@@ -91,9 +115,8 @@ def _by_node(facts: Facts, node: NodeEvidence, failure: Failure) -> Diagnosis:
     if node.step in keys.INITIALIZERS:
         found = _initializer(facts, node, failure, found)
     elif _restarts_used(facts, node, failure):
-        limit = facts.limits.max_restarts
         end = "the training was cancelled" if facts.limit == RESTARTS else "the training failed"
-        summary = f"{found.summary}; max_restarts={limit} was reached and {end}"
+        summary = f"{found.summary}; max_restarts={facts.limits.max_restarts} was reached and {end}"
         found = replace(found, category=Category.RESTARTS_EXHAUSTED, summary=summary)
     elif facts.limit == RESTARTS:
         found = replace(found, summary=f"{found.summary}; max_restarts=0: the training was cancelled")
@@ -101,11 +124,16 @@ def _by_node(facts: Facts, node: NodeEvidence, failure: Failure) -> Diagnosis:
 
 
 def _restarts_used(facts: Facts, node: NodeEvidence, failure: Failure) -> bool:
-    """Whether ``max_restarts`` had its say; with 0 of them the first failure itself is the better word."""
+    """Whether ``max_restarts`` had its say; with 0 of them the first failure itself is the better word.
+
+    A training that failed by itself has one budget for all pods of a Job (Kubernetes' backoffLimit): there the restarts
+    of the node and its siblings count together.
+    """
     limit = facts.limits.max_restarts
-    if not limit:
+    if not limit or failure.outside:
         return False
-    return facts.limit == RESTARTS or (node.restarts >= limit and not failure.outside)
+    together = sum(n.restarts for n in facts.evidence.nodes.values() if n.step == node.step)
+    return facts.limit == RESTARTS or together >= limit
 
 
 def _own_cause(facts: Facts, node: NodeEvidence, failure: Failure) -> Diagnosis:
@@ -195,7 +223,9 @@ def _proof(facts: Facts, node: NodeEvidence | None) -> tuple[str, ...]:
     lines = list(facts.tail(node.node)) if node else []
     if node is not None and node.failure is not None:
         lines.append(_container_line(node, node.failure))
-        lines += [f"{node.node}: {line}" for line in node.failure.message.splitlines() if line.strip()]
+        # A report of metrics is no cause; it goes where results go.
+        message = "" if parse_result(node.failure.message) else node.failure.message
+        lines += [f"{node.node}: {line}" for line in message.splitlines() if line.strip()]
     if facts.state.phase is Phase.FAILED and facts.state.detail:
         lines.append(f"{facts.state.reason}: {facts.state.detail}")
     for clue in facts.clues:
