@@ -9,7 +9,7 @@ import pytest
 
 from trainer_ops.cli.glance import Glance, NodeRow
 from trainer_ops.cli.render import Signs, best_metric, ended, failure, one_training, status_line, trainings_table
-from trainer_ops.cli.text import clean, cut, number_text, plain, roughly, wide, wrap
+from trainer_ops.cli.text import clean, cut, fold, number_text, plain, roughly, wide, wrap
 from trainer_ops.model.outcome import Category, Diagnosis, Outcome
 from trainer_ops.model.phase import Phase, State
 
@@ -102,13 +102,20 @@ OUTCOME = Outcome(
 
 
 def test_a_success_is_one_line() -> None:
-    line = plain(ended(OUTCOME, RUNNING, 59.0, Signs()))
+    (line,) = map(plain, ended(OUTCOME, RUNNING, 59.0, 99, Signs()))
     assert line == "✔ digits-4f2a trained in 0:59 on 2 nodes   accuracy 0.9512   model file:///models/model.json"
 
 
 def test_a_success_that_reported_nothing() -> None:
-    line = plain(ended(replace(OUTCOME, metrics={}, model_uri=None), None, None, Signs()))
+    (line,) = map(plain, ended(replace(OUTCOME, metrics={}, model_uri=None), None, None, 99, Signs()))
     assert line == "✔ digits-4f2a trained"
+
+
+def test_a_model_that_has_no_room_gets_a_line_of_its_own() -> None:
+    assert list(map(plain, ended(OUTCOME, RUNNING, 59.0, 79, Signs()))) == [
+        "✔ digits-4f2a trained in 0:59 on 2 nodes   accuracy 0.9512",
+        "  model file:///models/model.json",
+    ]
 
 
 def block(**changes: Any) -> str:
@@ -278,3 +285,9 @@ def test_wide_characters_take_two_columns() -> None:
 
 def test_a_word_longer_than_the_line_stays_whole() -> None:
     assert wrap("see /a/very/long/path/of/a/file now", 12, "  ") == ["see", "  /a/very/long/path/of/a/file", "  now"]
+
+
+def test_a_long_line_of_evidence_is_folded_under_itself() -> None:
+    assert fold("  FileNotFoundError: /data/train.csv", 20) == ["  FileNotFoundError:", "    /data/train.csv"]
+    assert fold("short", 20) == ["short"]
+    assert "".join(fold("x" * 50, 20)).replace(" ", "") == "x" * 50

@@ -16,7 +16,7 @@ __all__ = ["demo_request"]
 _NODES = 2
 
 
-def demo_request(*, plain: bool) -> TrainRequest:
+def demo_request(*, plain: bool, rounds: int | None = None) -> TrainRequest:
     """A training on two nodes: with xgboost and scikit-learn where they are installed, else in plain Python."""
     from trainer_ops.model.request import ScriptCode, TrainRequest
 
@@ -30,5 +30,6 @@ def demo_request(*, plain: bool) -> TrainRequest:
         runtime="xgboost-distributed",
         num_nodes=_NODES,
         code=ScriptCode(filename=script, source=source),
+        env={} if rounds is None else {"ROUNDS": rounds},
         checkpoint_dir=str(state / "trainer-ops" / "demo"),
     )

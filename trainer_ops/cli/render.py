@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainer_ops.cli.glance import Glance, word
-from trainer_ops.cli.text import Spans, clean, cut, number_text, roughly, table, wide, wrap
+from trainer_ops.cli.text import Spans, clean, cut, fold, number_text, plain, roughly, table, wide, wrap
 from trainer_ops.model.outcome import Category, Ending, Outcome
 from trainer_ops.model.phase import Phase
 from trainer_ops.model.times import duration, parse_time
@@ -124,8 +124,8 @@ def _nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
 
 
-def ended(outcome: Outcome, seen: Glance | None, took: float | None, signs: Signs) -> Spans:
-    """The one line of a success: what, how long, how good, where the model is."""
+def ended(outcome: Outcome, seen: Glance | None, took: float | None, width: int, signs: Signs) -> list[Spans]:
+    """A success: what, how long, how good, and where the model is: in one line where that has room, else in two."""
     spans: list[tuple[str, str]] = [(f"{signs.good} ", "bold green"), (outcome.name, "bold"), (" trained", "green")]
     if took is not None:
         spans.append((f" in {duration(took)}", ""))
@@ -134,9 +134,12 @@ def ended(outcome: Outcome, seen: Glance | None, took: float | None, signs: Sign
     metric = best_metric(outcome.metrics, running=False)
     if metric:
         spans.append((f"   {metric}", "bold"))
-    if outcome.model_uri:
-        spans += [("   model ", "dim"), (clean(outcome.model_uri), "")]
-    return spans
+    if not outcome.model_uri:
+        return [spans]
+    model = [("model ", "dim"), (clean(outcome.model_uri), "")]
+    if wide(plain(spans)) + 3 + wide(plain(model)) <= width:
+        return [[*spans, ("   ", ""), *model]]
+    return [spans, [("  ", ""), *model]]
 
 
 def took_of(outcome: Outcome) -> float | None:
@@ -177,7 +180,7 @@ def failure(
     if diagnosis is not None:
         head.append((f" ({diagnosis.category.value})", "dim"))
         lines += _entry("what", diagnosis.summary, width)
-        lines += _evidence(diagnosis.evidence)
+        lines += _evidence(diagnosis.evidence, width)
         lines += _entry("do", diagnosis.remedy, width)
     lines += [[(f"  {label:<8}", "bold"), (command, "")] for label, command in next_steps]
     return [head, *lines]
@@ -190,12 +193,14 @@ def _entry(label: str, text: str, width: int) -> list[Spans]:
     return [[(f"  {label:<8}", "bold"), (first, "")], *([(" " * 10 + line, "")] for line in rest)]
 
 
-def _evidence(evidence: Iterable[str]) -> list[Spans]:
-    lines = [line for text in evidence for line in text.split("\n")]
-    return [
-        [("  why     " if i == 0 else " " * 10, "bold"), (clean(line), "dim" if line.startswith(" ") else "")]
-        for i, line in enumerate(lines)
+def _evidence(evidence: Iterable[str], width: int) -> list[Spans]:
+    parts = [
+        (part, "dim" if line.startswith(" ") else "")
+        for text in evidence
+        for line in text.split("\n")
+        for part in fold(clean(line), max(30, width - 10))
     ]
+    return [[("  why     " if i == 0 else " " * 10, "bold"), part] for i, part in enumerate(parts)]
 
 
 def trainings_table(rows: Sequence[Glance], *, now: float, width: int | None, full: bool) -> list[Spans]:
@@ -238,6 +243,8 @@ def _what(seen: Glance) -> str:
 def _failed_node(seen: Glance) -> str:
     """What is known of a failure without its Diagnosis, which only a wait can give."""
     failed = [n for n in seen.nodes if n.state == "failed"] if seen.phase is Phase.FAILED else []
+    # The others are stopped when one fails; what ended by a signal is the culprit only when nothing else is.
+    failed.sort(key=lambda n: n.exit_code in (137, 143) and not n.why)
     return next((f"exit code {n.exit_code} on {n.node}" + (f" ({n.why})" if n.why else "") for n in failed), "")
 
 

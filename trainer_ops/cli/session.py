@@ -130,7 +130,7 @@ class Session:
     def _end(self, outcome: Outcome, seen: Glance | None) -> None:
         took = took_of(outcome)
         if outcome.succeeded:
-            self.screen.say(ended(outcome, seen, took, self.screen.signs))
+            self.screen.say(*ended(outcome, seen, took, self.screen.width - 1, self.screen.signs))
         else:
             after = took if took is not None else seen.elapsed if seen is not None and seen.at else None
             self.screen.say(*failure(outcome, after, self.screen.width - 1, self.screen.signs, self._next(outcome)))

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Spans", "clean", "cut", "number_text", "plain", "roughly", "table", "wide", "wrap"]
+__all__ = ["Spans", "clean", "cut", "fold", "number_text", "plain", "roughly", "table", "wide", "wrap"]
 
 # (text, style) pairs; styles are rich's, "" is none. Made into rich.Text where there is a terminal.
 Spans = Sequence[tuple[str, str]]
@@ -67,6 +67,17 @@ def wrap(text: str, width: int, indent: str) -> list[str]:
             current = f"{current} {token}" if current else token
     lines.append(current)
     return [lines[0], *(indent + line for line in lines[1:])]
+
+
+def fold(text: str, width: int) -> list[str]:
+    """The text in pieces of at most ``width`` columns, the later ones indented by two more than the text is."""
+    pieces: list[str] = []
+    indent = " " * min(len(text) - len(text.lstrip(" ")) + 2, width // 2)
+    while wide(text) > width:
+        piece = cut(text, width + 1, ellipsis="")
+        pieces.append(piece)
+        text = indent + text[len(piece) :].lstrip(" ")
+    return [*pieces, text]
 
 
 def number_text(value: float | str) -> str:

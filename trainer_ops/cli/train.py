@@ -81,10 +81,11 @@ def demo(
     where: TargetFlags,
     view: ViewFlags,
     plain: Annotated[bool, typer.Option("--plain", help="The training that needs no packages.")] = False,
+    rounds: Annotated[int | None, typer.Option("--rounds", metavar="N", min=1, help="How long it trains.")] = None,
 ) -> int:
     """Train a small model on two nodes.
 
-    Really, in about ten seconds: with xgboost and scikit-learn installed it learns to read handwritten digits,
+    Really, in less than half a minute: with xgboost and scikit-learn installed it learns to read handwritten digits,
     without them, in plain Python, noisy ones that it draws itself.
     """
     from trainer_ops.cli.demo import demo_request
@@ -96,7 +97,7 @@ def demo(
     screen = Screen(view.output)
     with opened(where.target) as backend:
         session = Session(backend, screen, view, clock(), ("trainer-ops", "demo"), where.target)
-        return session.run(demo_request(plain=plain), key_of(None, None))
+        return session.run(demo_request(plain=plain, rounds=rounds), key_of(None, None))
 
 
 def _request(train: TrainFlags, limits: LimitFlags) -> tuple[TrainRequest, RunKey]:

@@ -13,7 +13,7 @@ from trainer_ops.cli.render import node_style, status_line
 from trainer_ops.cli.screen import Screen
 from trainer_ops.cli.text import Spans, clean
 from trainer_ops.model.observed import Observation
-from trainer_ops.model.phase import Phase, State
+from trainer_ops.model.phase import State
 
 __all__ = ["Plain", "View", "view_for"]
 
@@ -114,7 +114,9 @@ def view_for(screen: Screen, name: str, *, quiet: bool, logs: bool) -> View:
 
 
 def lasting(before: Glance, seen: Glance) -> bool:
-    """Whether the line of ``before`` is worth keeping above the log: a phase that took time, or went wrong."""
-    if before.phase is seen.phase:
-        return False
-    return before.elapsed >= 2.0 or before.phase in (Phase.RESTARTING, Phase.FAILING)
+    """Whether the line of ``before`` is worth keeping above the log: what it waited for before it ran, and how long.
+
+    Restarts and failures have notes of their own, and the end has its line.
+    """
+    waited = before.phase.waiting_in_queue or before.phase.starting
+    return waited and before.phase is not seen.phase and not seen.phase.finished and before.elapsed >= 2.0

@@ -116,7 +116,7 @@ def main() -> None:
     """One node of the training."""
     rank, nodes = int(os.environ["DMLC_TASK_ID"]), int(os.environ["DMLC_NUM_WORKER"])
     nodes_together = AllReduce(os.environ["DMLC_TRACKER_URI"], int(os.environ["DMLC_TRACKER_PORT"]), rank, nodes)
-    rounds = int(os.environ.get("ROUNDS", "300"))
+    rounds = int(os.environ.get("ROUNDS", "450"))
     samples = draw(800, seed=rank)
     print(f"node {rank} of {nodes}: {len(samples)} digits of its own", flush=True)
     model = [[0.0] * 36 for _ in range(10)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def train(rank: int, nodes: int, rounds: int) -> None:
     print(f"node {rank} of {nodes}: {mine.sum()} digits of its own", flush=True)
     train_set = xgboost.DMatrix(digits.data[mine], digits.target[mine], nthread=1)
     test_set = xgboost.DMatrix(digits.data[test], digits.target[test], nthread=1)
-    params = {"objective": "multi:softprob", "num_class": 10, "max_depth": 4, "eta": 0.2, "nthread": 1}
+    params = {"objective": "multi:softprob", "num_class": 10, "max_depth": 4, "eta": 0.1, "nthread": 1}
     model = xgboost.train(
         params, train_set, rounds, evals=[(test_set, "test")], callbacks=[Report(rounds)], verbose_eval=False
     )
@@ -54,6 +55,21 @@ def train(rank: int, nodes: int, rounds: int) -> None:
     print(f"reads {100 * right:.1f} % of new digits", flush=True)
 
 
+def join(rank: int, host: str, port: int) -> None:
+    """Join the other nodes; rank 0's tracker may not listen yet, and XGBoost's own patience waits in long steps."""
+    warnings.filterwarnings("ignore", module="xgboost.collective")
+    give_up = time.monotonic() + 120
+    while True:
+        try:
+            xgboost.collective.init(dmlc_tracker_uri=host, dmlc_tracker_port=port, dmlc_task_id=str(rank), dmlc_retry=1)
+        except xgboost.core.XGBoostError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.2)
+        else:
+            return
+
+
 def main() -> None:
     """One node of the training; rank 0 also runs the tracker at which the nodes find each other."""
     rank, nodes = int(os.environ["DMLC_TASK_ID"]), int(os.environ["DMLC_NUM_WORKER"])
@@ -61,10 +77,9 @@ def main() -> None:
     tracker = RabitTracker(n_workers=nodes, host_ip=host, port=port) if rank == 0 else None
     if tracker is not None:
         tracker.start()
-    with xgboost.collective.CommunicatorContext(
-        dmlc_tracker_uri=host, dmlc_tracker_port=port, dmlc_task_id=str(rank), dmlc_retry=30
-    ):
-        train(rank, nodes, int(os.environ.get("ROUNDS", "100")))
+    join(rank, host, port)
+    train(rank, nodes, int(os.environ.get("ROUNDS", "240")))
+    xgboost.collective.finalize()
     if tracker is not None:
         tracker.wait_for()
 

@@ -1,0 +1,255 @@
+"""The command line as a process in a real terminal: the live line, Ctrl-C, SIGTERM, kill -9. On the engine."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from trainer_ops.local.engine import LocalBackend
+
+pytestmark = pytest.mark.slow
+
+PATIENCE = 60.0
+# The child takes the terminal as its own, so that Ctrl-C is a signal and not a character.
+TAKE = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"
+CLI = "import sys; from trainer_ops.cli import main; sys.exit(main())"
+
+# Trains until the file is there: nothing here goes by the clock.
+TRAIN = """\
+import os, sys, time
+import trainer_ops
+print("hello", flush=True)
+trainer_ops.report({"loss": 0.5}, progress=50, eta_seconds=80)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+trainer_ops.report({"accuracy": 0.9}, model_uri="file:///model")
+"""
+
+
+class Terminal:
+    """A command line in a pseudo terminal."""
+
+    def __init__(self, argv: list[str], columns: int = 80, **env: str) -> None:
+        self.shown = ""
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        cleaned = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", TAKE, sys.executable, "-c", CLI, *argv],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            env={**cleaned, "TERM": "xterm-256color", **env},
+        )
+        os.close(slave)
+
+    def until(self, pattern: str) -> str:
+        """Read until the pattern was shown."""
+        return self._read(lambda: re.search(pattern, self.shown) is not None, pattern)
+
+    def end(self) -> int:
+        """Read to the end; the exit code."""
+        self._read(lambda: False, "the end")
+        return self.process.wait(PATIENCE)
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._master)
+
+    def _read(self, enough: Callable[[], bool], what: str) -> str:
+        give_up = time.monotonic() + PATIENCE
+        while not enough():
+            left = give_up - time.monotonic()
+            assert left > 0, f"no {what!r} in:\n{self.shown}"
+            if not select.select([self._master], [], [], min(left, 1.0))[0]:
+                continue
+            try:
+                data = os.read(self._master, 65536)
+            except OSError:  # Linux: the other side is closed
+                data = b""
+            if not data:
+                assert what == "the end" or enough(), f"ended without {what!r}:\n{self.shown}"
+                break
+            self.shown += data.decode()
+        return self.shown
+
+
+@pytest.fixture
+def terminal(local_trainer: LocalBackend) -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def open_(*argv: str, columns: int = 80, **env: str) -> Terminal:
+        opened.append(Terminal(list(argv), columns, **env))
+        return opened[-1]
+
+    yield open_
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    return tmp_path / "release"
+
+
+@pytest.fixture
+def train(tmp_path: Path, release: Path) -> list[str]:
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    return ["run", "--runtime", "plain", "--nodes", "2", "--", str(script), str(release)]
+
+
+def cli(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", CLI, *argv], capture_output=True, text=True, timeout=PATIENCE)
+
+
+def only_name(backend: LocalBackend) -> str:
+    (job,) = backend.list()
+    return str(job["metadata"]["name"])
+
+
+def trained(release: Path, name: str) -> None:
+    """The training still runs, ends when it may, and its result is there for who asks."""
+    assert json.loads(cli("status", name, "-o", "json").stdout)["phase"] == "running"
+    release.touch()
+    waited = cli("wait", name, "-o", "json")
+    assert waited.returncode == 0, waited.stderr
+    outcome = json.loads(waited.stdout)
+    assert (outcome["phase"], outcome["metrics"]["accuracy"]) == ("succeeded", 0.9)
+
+
+def test_ctrl_c_detaches_and_the_training_goes_on(
+    terminal: Callable[..., Terminal], local_trainer: LocalBackend, train: list[str], release: Path
+) -> None:
+    shown = terminal(*train)
+    shown.until(r"\[node-1\]")
+    shown.press(b"\x03")
+    assert shown.end() == 3
+    name = only_name(local_trainer)
+    assert f"{name} goes on training." in plain_text(shown.shown)
+    assert f"again   trainer-ops wait {name}" in plain_text(shown.shown)
+    assert f"stop    trainer-ops cancel {name}" in plain_text(shown.shown)
+    assert "Traceback" not in shown.shown
+    trained(release, name)
+
+
+def test_sigterm_detaches_too(
+    terminal: Callable[..., Terminal], local_trainer: LocalBackend, train: list[str], release: Path
+) -> None:
+    shown = terminal(*train)
+    shown.until(r"\[node-1\]")
+    shown.process.send_signal(signal.SIGTERM)
+    assert shown.end() == 3
+    trained(release, only_name(local_trainer))
+
+
+def test_a_killed_command_line_leaves_the_training(
+    terminal: Callable[..., Terminal], local_trainer: LocalBackend, train: list[str], release: Path
+) -> None:
+    shown = terminal(*train)
+    shown.until(r"\[node-1\]")
+    shown.process.kill()
+    shown.process.wait()
+    trained(release, only_name(local_trainer))
+
+
+def test_the_live_line_has_a_bar_a_metric_and_moves(
+    terminal: Callable[..., Terminal], train: list[str], release: Path
+) -> None:
+    shown = terminal(*train, columns=100)
+    text = plain_text(shown.until(r"50 %"))
+    assert re.search(r"running +\d+:\d\d  ━+╸?─+   50 %  about \d+ s left   loss 0.5", text)
+    release.touch()
+    assert shown.end() == 0
+    assert re.search(
+        r"✔ train-\w+ trained in 0:\d\d on 2 nodes   accuracy 0.9   model file:///model", plain_text(shown.shown)
+    )
+    assert shown.shown.count("\x1b[?25l") == shown.shown.count("\x1b[?25h") == 1, "the cursor is given back"
+
+
+def test_no_color_is_respected(terminal: Callable[..., Terminal], train: list[str], release: Path) -> None:
+    release.touch()
+    shown = terminal(*train, NO_COLOR="1")
+    assert shown.end() == 0
+    assert not re.search(r"\x1b\[(?:\d+;)*3[0-9]", shown.shown)
+
+
+def test_a_dumb_terminal_gets_plain_lines(terminal: Callable[..., Terminal], train: list[str], release: Path) -> None:
+    release.touch()
+    shown = terminal(*train, TERM="dumb")
+    assert shown.end() == 0
+    assert "\x1b" not in shown.shown
+
+
+def test_a_detached_json_says_where_it_stands(local_trainer: LocalBackend, train: list[str], release: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLI, "run", "-o", "json", *train[1:]],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    assert any(line.startswith("[node-1]") for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 3
+    left = json.loads(out)
+    assert (left["name"], left["phase"]) == (only_name(local_trainer), "running")
+    release.touch()
+
+
+def test_ctrl_c_while_reading_logs_is_130(
+    terminal: Callable[..., Terminal], local_trainer: LocalBackend, train: list[str], release: Path
+) -> None:
+    assert cli("submit", *train[1:]).returncode == 0
+    shown = terminal("logs", "-f", only_name(local_trainer))
+    shown.until(r"\[node-1\]")
+    shown.press(b"\x03")
+    assert shown.end() == 130
+    assert "Traceback" not in shown.shown
+
+
+def test_a_closed_pipe_is_no_error(local_trainer: LocalBackend, train: list[str], release: Path) -> None:
+    release.touch()
+    cli(*train)
+    name = only_name(local_trainer)
+    reader = f"{sys.executable} -c '{CLI}' logs {name} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", reader], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout.splitlines()[1] == "0"
+    assert done.stderr == ""
+
+
+def test_the_demo_that_needs_nothing(local_trainer: LocalBackend, tmp_path: Path) -> None:
+    environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", CLI, "demo", "--plain", "--rounds", "60", "-o", "json"],
+        capture_output=True, text=True, timeout=PATIENCE, env=environ,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["metrics"]["accuracy"] > 0.9
+    assert Path(outcome["model_uri"].removeprefix("file://")).is_file()
+    assert "[node-0] " in done.stderr
+    assert "[node-1] " in done.stderr
+
+
+def plain_text(shown: str) -> str:
+    return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", shown)
