@@ -92,7 +92,6 @@ class LocalBackend:
         if suspended:
             set_suspend(job, True, now)
             job["status"]["jobsStatus"] = jobs_status((s.name, {"suspended": 1}) for s in planned.steps)
-        self._store.make_folder(uid)
         columns = {
             "cwd": os.getcwd(),
             "python": sys.executable,
@@ -106,18 +105,13 @@ class LocalBackend:
         try:
             with self._store.write() as connection:
                 records.insert_job(connection, job, runtime.raw, **columns)
-        except BaseException as error:
-            self._store.remove_folder(uid)
-            if isinstance(error, sqlite3.IntegrityError):
-                raise self._taken(name) from error
-            raise
+        except sqlite3.IntegrityError as error:
+            raise AlreadyExists(f'a TrainJob "{name}" exists at {self.target}', status=409) from error
+        # From here on it exists. Where we die before it is started, whoever looks next starts it (reaper).
+        self._store.make_folder(uid)
         if not suspended:
-            # When this fails, or we die before it: whoever looks next starts it (reaper).
             start_supervisor(self._store, uid, sys.executable)
         return job
-
-    def _taken(self, name: str) -> AlreadyExists:
-        return AlreadyExists(f'a TrainJob "{name}" exists at {self.target}', status=409)
 
     def _runtime_of(self, job: RawObject) -> TrainingRuntime:
         ref = job["spec"]["runtimeRef"]

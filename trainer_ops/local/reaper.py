@@ -18,7 +18,7 @@ from trainer_ops.local.processes import Process
 from trainer_ops.local.store import Store, decode
 from trainer_ops.model.times import rfc3339
 
-__all__ = ["HEARTBEAT_SECONDS", "after_supervisor", "heal", "kill_job", "reap"]
+__all__ = ["HEARTBEAT_SECONDS", "after_supervisor", "heal", "kill_job", "reap", "remove"]
 
 Raw = dict[str, Any]
 
@@ -47,7 +47,7 @@ def _heal_one(store: Store, row: sqlite3.Row) -> None:
         if not _claim_holds(store, row):
             reap(store, row["uid"], SUPERVISOR_KILLED.format(pid=row["claim_pid"]), claim=row["claim_pid"])
     elif row["want"] == "delete":
-        _remove(store, row["uid"])
+        remove(store, row["uid"])
     elif row["want"] == "run" and row["stage"] == "waiting" and time.time() - row["spawned"] > UNCLAIMED_SECONDS:
         _start_again(store, row)
 
@@ -80,6 +80,7 @@ def _start_again(store: Store, row: sqlite3.Row) -> None:
         )
         won = mine.rowcount == 1
     if won:
+        store.make_folder(uid)
         start_supervisor(store, uid, row["python"])
 
 
@@ -116,7 +117,7 @@ def reap(store: Store, uid: str, why: str, *, claim: int | None, below: int | No
         if row["want"] != "delete":
             _settle(connection, row, why)
     if row["want"] == "delete":
-        _remove(store, uid)
+        remove(store, uid)
     store.touch(uid)
 
 
@@ -194,7 +195,8 @@ def _lose_pod(pod: Raw, why: str, now: float) -> bool:
     return True
 
 
-def _remove(store: Store, uid: str) -> None:
+def remove(store: Store, uid: str) -> None:
+    """The folder first: one who is killed between the two leaves a row, and with it something to be found."""
+    store.remove_folder(uid)
     with store.write() as connection:
         records.drop_job(connection, uid)
-    store.remove_folder(uid)

@@ -117,12 +117,13 @@ class Store:
         return self.folder(uid) / "logs" / f"{pod}.{container}.{restart}.log"
 
     def make_folder(self, uid: str) -> Path:
-        """Make the folder of a new TrainJob; only its owner may look into it."""
+        """Make the folder of a TrainJob, if it is not there; only its owner may look into it."""
         folder = self.folder(uid)
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
         (folder / "changed").touch()
-        os.mkfifo(folder / "wake", 0o600)
+        if not (folder / "wake").exists():
+            os.mkfifo(folder / "wake", 0o600)
         return folder
 
     def remove_folder(self, uid: str) -> None:

@@ -223,6 +223,9 @@ class Supervisor:
             if self._run is not None:
                 self._run.suspended = True
             self._stop(self._suspended)
+        elif row is not None and row["resumed"] != self._row["resumed"] and not self._leaving:
+            self._row = row  # suspended and resumed before anybody could stop it: only its deadline is another
+            self._set_deadline()
 
     def _stop(self, then: Callable[[], None]) -> None:
         if self._run is not None:
@@ -256,9 +259,7 @@ class Supervisor:
 
     def _remove(self) -> None:
         self._sweep()
-        with self.store.write() as connection:
-            records.drop_job(connection, self.uid)
-        self.store.remove_folder(self.uid)
+        reaper.remove(self.store, self.uid)
         self._leave()
 
     # -- how it ends -------------------------------------------------------------------------------------------
