@@ -115,7 +115,13 @@ CASES = [
     Case("num-proc-ignored", f"{T}.numProcPerNode", {f"{T}.numProcPerNode": 2}, "jax"),
     Case("image-format", f"!{T}.image", {f"{T}.image": "https://repo/image:1"}),
     Case("image-format", f"!{T}.image", {f"{T}.image": "Repo/Image"}),
-    Case("image-missing", f"{T}.image", {}, "torch", {f"{RPOD}.containers[0].image": GONE}),
+    Case(
+        "image-missing",
+        f"{T}.image",
+        {},
+        "torchtune",
+        {f"{RJOBS}[2].template.spec.template.spec.containers[0].image": GONE},
+    ),
     Case("trainer-ignored", "!spec.trainer", {}, "loose"),
     Case("trainer-ignored", "!spec.trainer", {}, "torch", {f"{RPOD}.containers[0].name": "main"}),
     Case("trainer-missing", "spec.trainer", {"spec.trainer": GONE}, "torch"),
@@ -381,3 +387,19 @@ RICH = {
 def test_a_rich_one_is_silent(make_job: Callable[..., Any], make_runtime: Callable[..., Any]) -> None:
     assert check(make_job(RICH), make_runtime("torchtune")) == ()
     assert check(make_job(RICH), None) == ()
+
+
+def test_the_engines_runtimes_are_not_judged_as_a_clusters(
+    make_job: Callable[..., Any], make_runtime: Callable[..., Any]
+) -> None:
+    """They have no images and a job for each initializer, and the engine reads other URIs than Trainer."""
+    imageless = {f"{RJOBS}[{i}].template.spec.template.spec.containers[0].image": GONE for i in range(3)}
+    runtime = make_runtime("torchtune", {**imageless, "spec.mlPolicy": GONE})
+    changes = {
+        "metadata.name": "a" * 48,
+        f"{I}.dataset.storageUri": "file:///data",
+        f"{T}.resourcesPerNode.limits": {"cpu": 1},
+    }
+    assert check(make_job(changes), runtime) == ()
+    (found,) = check(make_job({"metadata.name": "a" * 49}), runtime)
+    assert found.rule == "name-too-long"

@@ -146,7 +146,12 @@ CASES = [
         {f"{POD}.initContainers": [{"name": "flux-installer", "image": "i"}]},
     ),
     Case("initializer-mount", f"{POD}.containers", "torchtune", {f"{POD}.containers[0].volumeMounts": []}),
-    Case("image-missing", f"{POD}.containers[0].image", "torch", {f"{POD}.containers[0].image": GONE}),
+    Case(
+        "image-missing",
+        f"{POD}.containers[0].image",
+        "torchtune",
+        {f"{POD}.containers[0].image": GONE},
+    ),
     Case(
         "mount-without-volume",
         f"!{POD}.containers[0].volumeMounts[0].name",
@@ -195,3 +200,7 @@ def test_a_volume_of_a_claim_template_may_be_mounted(make_raw_runtime: Callable[
         f"{POD}.containers[0].volumeMounts": [{"name": "work", "mountPath": "/work"}],
     }
     assert check_runtime(make_raw_runtime("torch", changes)) == ()
+
+
+def test_a_runtime_for_this_machine_needs_no_images(make_raw_runtime: Callable[..., Any]) -> None:
+    assert check_runtime(make_raw_runtime("torch", {f"{POD}.containers[0].image": GONE})) == ()

@@ -87,12 +87,17 @@ def _name_length(subject: Subject, name: str, path: str = "metadata.name", suffi
 
 
 def _limit(subject: Subject) -> int:
-    """The longest name whose pods fit; each job counts with its own highest index."""
+    """The longest name whose pods fit; each job counts with its own highest index.
+
+    The engine's runtimes all have initializers where those of the same names on a cluster have none: a name that is
+    right there must not be refused here.
+    """
     if subject.runtime is None:
         return name_limit((keys.STEP_NODE,), max(subject.nodes or 1, 1) - 1)
     limits = [
         name_limit((job.name,), max(subject.pods_of(job), 1) - 1) - (len(str(max(job.replicas, 1) - 1)) - 1)
         for job in subject.runtime.jobs
+        if not (subject.of_engine and job.ancestor in keys.INITIALIZERS)
     ]
     return min(limits, default=_LONGEST)
 

@@ -28,7 +28,7 @@ def initializers(subject: Subject) -> Iterator[Finding]:
         if not isinstance(given, Mapping):
             continue
         job = subject.runtime.job(step) if subject.runtime else None
-        yield from _source(what, given, job, subject.runtime is not None)
+        yield from _source(what, given, job, subject)
         if subject.runtime is not None:
             yield from _reaches_job(what, step, job, subject.runtime.name)
 
@@ -51,14 +51,14 @@ def _reaches_job(what: str, step: str, job: ReplicatedJob | None, runtime: str) 
         yield error("initializer-label", path, reason, "Add the label to the runtime's job")
 
 
-def _source(what: str, given: Mapping[Any, Any], job: ReplicatedJob | None, known: bool) -> Iterator[Finding]:
+def _source(what: str, given: Mapping[Any, Any], job: ReplicatedJob | None, subject: Subject) -> Iterator[Finding]:
     path, uri = f"spec.initializer.{what}.storageUri", given.get("storageUri")
     own = next((item for _, name, item in named(given.get("env")) if name == "STORAGE_URI"), None)
     if own is not None:
         return  # It replaces storageUri, and may come from a Secret.
     if uri is None:
         container = job.container(_STEPS[what]) if job else None
-        if known and container is not None and not any(n == "STORAGE_URI" for _, n, _ in named(container.env)):
+        if container is not None and not any(n == "STORAGE_URI" for _, n, _ in named(container.env)):
             reason = "is missing, and the runtime's container has no STORAGE_URI: the pod would fail"
             yield error("storage-uri-missing", path, reason, "Give it")
     elif uri == "":
@@ -67,7 +67,7 @@ def _source(what: str, given: Mapping[Any, Any], job: ReplicatedJob | None, know
         yield error(
             "storage-uri", path, f"{show(uri)} is no URI", "Write scheme://…, such as hf://org/name or s3://bucket/path"
         )
-    elif isinstance(uri, str) and _is_trainers(what, job):
+    elif isinstance(uri, str) and not subject.of_engine and _is_trainers(what, job):
         yield from _location(what, path, uri)
 
 

@@ -30,7 +30,7 @@ def resources(subject: Subject) -> Iterator[Finding]:
             yield from _name(kind, name)
             yield from _amount(kind, name, value)
     yield from _together(given, mapping(subject.node_container.get("resources")))
-    if subject.runtime is not None and not subject.has_policy:
+    if subject.runtime is not None and not subject.has_policy and not subject.of_engine:
         reason = "is dropped silently: the runtime has no mlPolicy"
         yield error("resources-ignored", _PATH, reason, "Add spec.mlPolicy to the runtime, such as numNodes: 1")
 

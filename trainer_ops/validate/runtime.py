@@ -15,7 +15,7 @@ from trainer_ops.validate.pods import mounts, tolerations, volumes
 from trainer_ops.validate.schema import check_structure
 from trainer_ops.validate.sizes import RUNTIME, check_sizes
 from trainer_ops.validate.standing import standing
-from trainer_ops.validate.subject import JOBS, POD, ancestor_of
+from trainer_ops.validate.subject import JOBS, POD, ancestor_of, without_images
 
 __all__ = ["check_runtime"]
 
@@ -62,7 +62,7 @@ def _name(raw: Mapping[Any, Any]) -> Iterator[Finding]:
         yield error("runtime-name", "metadata.name", "is missing", "Give it: spec.runtimeRef names it")
     elif isinstance(name, str) and not (_SUBDOMAIN.fullmatch(name) and len(name) <= 253):
         yield error("runtime-name", "metadata.name", f"{show(name)} is no name of a runtime", "Use a-z, 0-9, . and -")
-    if not mapping(at(raw, "metadata.labels")).get(keys.LABEL_FRAMEWORK):
+    if not mapping(at(raw, "metadata.labels")).get(keys.LABEL_FRAMEWORK) and not without_images(raw):
         reason = "is missing: the Kubeflow SDK lists only runtimes that have it"
         yield warning("runtime-framework", f"metadata.labels[{keys.LABEL_FRAMEWORK}]", reason, "Add it, such as torch")
 
@@ -114,7 +114,8 @@ def _job(raw: Mapping[Any, Any], path: str, name: str, job: Mapping[Any, Any]) -
         for i, own, container in named(pod.get(kind)):
             yield from _dns_label(f"{pod_path}.{kind}[{i}].name", own, "container")
             yield from mounts(container.get("volumeMounts"), f"{pod_path}.{kind}[{i}].volumeMounts", known)
-            yield from _image(f"{pod_path}.{kind}[{i}].image", own, container, ancestor_of(job))
+            if not without_images(raw):
+                yield from _image(f"{pod_path}.{kind}[{i}].image", own, container, ancestor_of(job))
 
 
 def _step(raw: Mapping[Any, Any], path: str, job: Mapping[Any, Any]) -> Iterator[Finding]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from trainer_ops.model import keys
 from trainer_ops.model.runtime import ReplicatedJob, TrainingRuntime
-from trainer_ops.validate.peek import at, mapping, named, number, text
+from trainer_ops.validate.peek import at, find, mapping, named, number, text
 
-__all__ = ["JOBS", "POD", "Subject", "ancestor_of"]
+__all__ = ["JOBS", "POD", "Subject", "ancestor_of", "without_images"]
 
 # Where a runtime has its jobs, and where a job has its pods.
 JOBS = "spec.template.spec.replicatedJobs"
@@ -20,6 +20,16 @@ POD = "template.spec.template.spec"
 def ancestor_of(job: Mapping[Any, Any]) -> str:
     """The step that a job of a runtime is labelled for, "" when it is labelled for none."""
     return text(mapping(at(job, "template.metadata.labels")).get(keys.LABEL_ANCESTOR))
+
+
+def without_images(runtime: Any) -> bool:
+    """Whether a runtime runs on this machine only: it has containers, and no image in any of them."""
+    images = [
+        mapping(container).get("image")
+        for kind in ("containers", "initContainers")
+        for _, container in find(runtime, f"{JOBS}[].{POD}.{kind}[]")
+    ]
+    return bool(images) and not any(images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,11 @@ class Subject:
     def policy(self) -> str:
         """The runtime's policy, "" when the runtime is not known."""
         return self.runtime.policy if self.runtime else ""
+
+    @property
+    def of_engine(self) -> bool:
+        """Whether the runtime is one of the embedded engine: what a cluster would do with it is no matter."""
+        return self.runtime is not None and without_images(self.runtime.raw)
 
     @property
     def has_policy(self) -> bool:

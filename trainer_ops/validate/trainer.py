@@ -70,7 +70,8 @@ def image(subject: Subject) -> Iterator[Finding]:
         reason = f"{show(given)} is no name of an image: pods would wait in InvalidImageName for ever"
         remedy = "Write registry/path:tag, the path in lower case, without https://"
         yield error("image-format", "spec.trainer.image", reason, remedy)
-    if not given and subject.node_container and not text(subject.node_container.get("image")):
+    lacking = subject.node_container and not text(subject.node_container.get("image"))
+    if not given and lacking and not subject.of_engine:
         reason = "is left out, and the runtime has no image either: a cluster would refuse the pods"
         yield warning("image-missing", "spec.trainer.image", reason, "Give --image")
 
