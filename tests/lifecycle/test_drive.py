@@ -10,6 +10,7 @@ from trainer_ops.errors import BackendError, Forbidden, Unreachable
 from trainer_ops.lifecycle.cursor import LogCursor
 from trainer_ops.lifecycle.drive import adrive, drive
 from trainer_ops.lifecycle.submit import Submitted
+from trainer_ops.model.identity import JobRef
 from trainer_ops.model.outcome import Category, Ending, Outcome
 from trainer_ops.model.phase import Phase
 from trainer_ops.status.wait import Wait
@@ -244,10 +245,12 @@ class TestUnreachable:
 
 
 class TestManyAtOnce:
-    def test_a_thousand_waiters_on_one_loop(
-        self, memory: MemoryBackend, clock: VirtualClock, put: Put, begun: Begun
-    ) -> None:
-        waits = [begun(put(f"r{number}")) for number in range(1000)]
+    def test_a_thousand_waiters_on_one_loop(self, memory: MemoryBackend, clock: VirtualClock, begun: Begun) -> None:
+        def made(number: int) -> JobRef:
+            manifest = {"metadata": {"name": f"t{number}"}, "spec": {"runtimeRef": {"name": "torch-distributed"}}}
+            return JobRef(memory.target, "default", f"t{number}", memory.create(manifest)["metadata"]["uid"])
+
+        waits = [begun(made(number)) for number in range(1000)]
 
         async def main() -> list[Outcome]:
             return await asyncio.gather(*(adrive(memory, wait, clock=clock) for wait in waits))

@@ -15,29 +15,9 @@ from trainer_ops.model.identity import JobRef
 from trainer_ops.model.observed import Observation, ObservedPod
 from trainer_ops.status.classify import classify
 
-__all__ = ["LogCursor", "logs", "read_new"]
+__all__ = ["LogCursor", "logs"]
 
 _POLL = 2.0
-
-
-def read_new(
-    backend: Backend, pods: Sequence[ObservedPod], cursor: LogCursor, *, limit_bytes: int = CHUNK_BYTES
-) -> Iterator[tuple[LogSource, tuple[str, ...]]]:
-    """What these pods have printed since ``cursor``, source by source, which it moves; one chunk in memory at a time.
-
-    Raises:
-        Forbidden: this user may not read logs.
-        Unreachable: no answer; ``cursor`` stands after the last lines given.
-    """
-    for runs in due_runs(pods, cursor):
-        for source in runs:
-            more = True
-            while more:
-                chunk = backend.logs(source, after=cursor.after(source), limit_bytes=limit_bytes)
-                cursor.take(source, chunk)
-                more = chunk.more
-                if chunk.lines:
-                    yield source, chunk.lines
 
 
 def logs(

@@ -141,7 +141,12 @@ class VirtualClock:
     def _step_to_next(self) -> bool:
         with self._lock:
             when = self._next()
-        return when < math.inf and self._step(when)
+        if when == math.inf:
+            return False
+        # All that is due at that moment, before anybody who wakes up looks around.
+        while self._step(when):
+            pass
+        return True
 
     def _next(self) -> float:
         """When the next timer is due; the lock is held."""
