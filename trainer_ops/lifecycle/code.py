@@ -103,7 +103,8 @@ def _refuse_shapes(func: FunctionType) -> None:
     outer = [free for free in func.__code__.co_freevars if free != name]
     if outer:
         raise _refused(
-            f"{name} uses {_listed(outer)} of the function around it", "Pass it as an argument, or define it inside"
+            f"{name} uses {_listed(sorted(outer))} of the function around it",
+            "Pass it as an argument, or define it inside",
         )
 
 
@@ -128,10 +129,10 @@ def _source(func: FunctionType) -> str:
 
 def _outdented(text: str) -> Iterator[str]:
     """The text at the margin; inside of an ``if`` where moving it would change a string that spans lines."""
-    moved = textwrap.dedent(text)
-    if moved == text:
+    if not text[0].isspace():
         yield text
         return
+    moved = textwrap.dedent(text)
     kept = f"if True:\n{text}"
     try:
         same = ast.dump(ast.parse(moved)) == ast.dump(ast.Module(_body(kept), type_ignores=[]))
@@ -149,9 +150,8 @@ def _standing_alone(func: FunctionType, text: str) -> str:
     """The text, once it needs nothing from outside; annotations that do are left unevaluated."""
     missing = sorted(_outside_names(text, lazy=True) - {func.__name__})
     if missing:
-        verb = "which is" if len(missing) == 1 else "which are"
         raise _refused(
-            f"{func.__name__} uses {_listed(missing)}, {verb} defined outside of it and does not travel along",
+            f"{func.__name__} uses {_listed(missing)} from outside, and only the function itself travels",
             "Import or define it inside of the function, or pass it as an argument",
         )
     lazy = func.__code__.co_flags & __future__.annotations.compiler_flag
