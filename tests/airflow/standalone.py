@@ -1,6 +1,6 @@
 """A whole Airflow on this machine: api-server, scheduler, dag-processor and triggerer as processes, SQLite, loopback.
 
-Each process leads a process group of its own, and ``stop`` ends all groups, so nothing outlives the test.
+``stop`` ends them and all their children, so nothing outlives the test.
 """
 
 from __future__ import annotations
@@ -8,17 +8,19 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
+
+import psutil
 
 T = TypeVar("T")
 
@@ -63,6 +65,8 @@ class Standalone:
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
             # Only what a test triggers runs, whatever schedule a DAG has.
             "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "false",
+            # A trigger of a triggerer that died is taken over after this many seconds.
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(_free_port()),
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(_free_port()),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -91,23 +95,21 @@ class Standalone:
             start_new_session=True,
         )
 
-    def halt(self, component: str, sig: signal.Signals = signal.SIGTERM, timeout: float = 30.0) -> None:
-        """Stop one component, its children with it."""
-        process = self._processes.pop(component)
-        _signal_group(process.pid, sig)
-        try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            pass
-        _signal_group(process.pid, signal.SIGKILL)
-        process.wait(timeout)
+    def halt(self, *components: str, grace: float = 3.0) -> None:
+        """Stop components, their children with them: SIGTERM, after ``grace`` seconds SIGKILL."""
+        processes = [self._processes.pop(component) for component in components]
+        # Children that lead groups of their own (running tasks) would be left over by killing ours.
+        family = [found for process in processes for found in _family(process.pid)]
+        for member in family if grace > 0 else ():
+            _quietly(member.terminate)
+        for member in psutil.wait_procs(family, timeout=grace)[1]:
+            _quietly(member.kill)
+        for process in processes:
+            process.wait(30)
 
     def stop(self) -> None:
         """Stop everything; to be called whatever happened."""
-        for process in self._processes.values():
-            _signal_group(process.pid, signal.SIGTERM)
-        for component in list(self._processes):
-            self.halt(component)
+        self.halt(*self._processes)
         for output in self._outputs:
             output.close()
 
@@ -150,6 +152,19 @@ class Standalone:
         task: dict[str, Any] = self.get(f"{_run(dag_id, run_id)}/taskInstances/{task_id}")
         return task
 
+    def mark(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """What a user does in the UI: mark a task failed or success."""
+        self.call("PATCH", f"{_run(dag_id, run_id)}/taskInstances/{task_id}", {"new_state": state})
+
+    def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """What a user does in the UI: clear one task, and nothing downstream."""
+        body = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "only_failed": False}
+        self.call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
+
+    def until(self, ask: Callable[[], T | None], timeout: float, what: str) -> T:
+        """``until`` that also notices a component that died."""
+        return until(ask, timeout, what, alive=self.check)
+
     def wait_run(self, dag_id: str, run_id: str, timeout: float = 180.0) -> str:
         """The state in which a run ends."""
 
@@ -175,9 +190,14 @@ class Standalone:
         return json.loads(value) if isinstance(value, str) and value[:1] in '{["' else value
 
     def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
-        """What the task's log page shows."""
+        """What the task's log page shows; nothing before it has started."""
         path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/logs/{try_number}?full_content=true"
-        content = self.get(path)["content"]
+        try:
+            content = self.get(path)["content"]
+        except HTTPError as exc:
+            if exc.code != 404:
+                raise
+            return ""
         return "\n".join(line["event"] if isinstance(line, dict) else str(line) for line in content)
 
     def _healthy(self) -> bool | None:
@@ -205,11 +225,17 @@ def _run(dag_id: str, run_id: str) -> str:
     return f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}"
 
 
-def _signal_group(pid: int, sig: signal.Signals) -> None:
+def _family(pid: int) -> list[psutil.Process]:
     try:
-        os.killpg(pid, sig)
-    except ProcessLookupError:
-        pass
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _quietly(act: Callable[[], None]) -> None:
+    with suppress(psutil.NoSuchProcess):
+        act()
 
 
 def _free_port() -> int:

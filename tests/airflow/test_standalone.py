@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from trainer_ops.backends.base import Backend
+from trainer_ops.lifecycle.target import open_backend
+from trainer_ops.model import keys
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def trainings(airflow: Any) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
+    """The TrainJobs of a task."""
+    engine: Backend = open_backend(f"local://{airflow.home / 'trainings'}")
+
+    def of(task_id: str) -> list[dict[str, Any]]:
+        words = f"task_id={task_id} "
+        return [job for job in engine.list() if words in job["metadata"]["annotations"][keys.ANNOTATION_IDENTITY]]
+
+    yield of
+    engine.close()
 
 
 def test_the_digits_dag_trains_deferred_on_two_nodes(airflow: Any) -> None:
@@ -25,3 +45,65 @@ def test_the_digits_dag_trains_deferred_on_two_nodes(airflow: Any) -> None:
     assert "[node-0] round 12  mlogloss" in log  # written by the triggerer, shown on the task's page
     assert "[node-1] round 12  mlogloss" in log
     assert log.count("[node-1] round 12  mlogloss") == 1
+
+
+def test_clearing_a_task_trains_again_and_clearing_its_neighbour_does_not(airflow: Any) -> None:
+    run_id = airflow.trigger("digits", {"rounds": 2})
+    assert airflow.wait_run("digits", run_id) == "success"
+    uid = airflow.xcom("digits", run_id, "train")["uid"]
+    tries = airflow.task("digits", run_id, "train")["max_tries"]
+
+    # What run keys rest upon: clearing counts for the task that was cleared, not for its neighbours.
+    airflow.clear("digits", run_id, "report")
+    assert airflow.wait_run("digits", run_id) == "success"
+    assert airflow.task("digits", run_id, "train")["max_tries"] == tries
+    assert airflow.xcom("digits", run_id, "train")["uid"] == uid
+
+    airflow.clear("digits", run_id, "train")
+    assert airflow.wait_run("digits", run_id) == "success"
+    assert airflow.task("digits", run_id, "train")["max_tries"] != tries
+    assert airflow.xcom("digits", run_id, "train")["uid"] != uid
+
+
+def test_a_user_or_a_signal_stops_the_training_and_never_ends_in_success(airflow: Any, trainings: Any) -> None:
+    run_id = airflow.trigger("holding")
+    for task_id in TASKS:
+        _until_it_holds(airflow, run_id, task_id)
+        assert len(trainings(task_id)) == 1
+    assert airflow.task("holding", run_id, "deferred")["state"] == "deferred"
+
+    airflow.mark("holding", run_id, "deferred", "failed")
+    os.kill(airflow.task("holding", run_id, "in_worker")["pid"], signal.SIGTERM)
+    _until_nothing_trains(airflow, trainings)
+    assert airflow.wait_run("holding", run_id) == "failed"
+    assert airflow.task("holding", run_id, "in_worker")["state"] == "failed"
+    assert "was told to stop; TrainJob" in airflow.log("holding", run_id, "in_worker")
+
+
+def test_a_triggerer_that_dies_leaves_the_training_to_the_next(airflow: Any, trainings: Any) -> None:
+    def waits(times: int) -> bool | None:
+        return airflow.log("holding", run_id, "deferred").count("  running") >= times or None
+
+    run_id = airflow.trigger("holding")
+    airflow.until(lambda: waits(1), 120, "nobody waits")
+    (before,) = trainings("deferred")
+    airflow.halt("triggerer", grace=0.0)
+    airflow.spawn("triggerer")
+    airflow.until(lambda: waits(2), 120, "nobody waits again")
+    (after,) = trainings("deferred")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    _until_it_holds(airflow, run_id, "in_worker")
+    for task_id in TASKS:
+        airflow.mark("holding", run_id, task_id, "failed")
+    _until_nothing_trains(airflow, trainings)
+
+
+TASKS = ("deferred", "in_worker")
+
+
+def _until_it_holds(airflow: Any, run_id: str, task_id: str) -> None:
+    airflow.until(lambda: "[node-1] holding" in airflow.log("holding", run_id, task_id) or None, 120, task_id)
+
+
+def _until_nothing_trains(airflow: Any, trainings: Any) -> None:
+    airflow.until(lambda: not any(map(trainings, TASKS)) or None, 60, "still trains")

@@ -1,0 +1,75 @@
+"""``dag.test()`` over the embedded engine: the example DAG, functions, mapped tasks, a script that fails."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def dags(database: Path) -> Iterator[dict[str, Any]]:
+    """The DAGs of ``dags`` and ``tests/airflow/dags``, in this session's DAG folder."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    folder = database.parent / "dags"
+    for source in (HERE.parents[1] / "dags", HERE / "dags"):
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+    bag = DagBag(folder, bundle_name="dags-folder")
+    assert bag.import_errors == {}
+    yield bag.dags
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def xcoms(run: Any, task_id: str, key: str = "return_value") -> list[Any]:
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        query = select(XComModel.value).where(XComModel.run_id == run.run_id, XComModel.key == key)
+        query = query.where(XComModel.task_id == task_id, XComModel.dag_id == run.dag_id)
+        return [XComModel.deserialize_value(row) for row in session.execute(query.order_by(XComModel.map_index))]
+
+
+def states(run: Any) -> dict[str, str]:
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        rows = session.execute(select(TaskInstance).where(TaskInstance.run_id == run.run_id)).scalars()
+        return {f"{ti.task_id}[{ti.map_index}]".replace("[-1]", ""): str(ti.state) for ti in rows}
+
+
+def test_the_example_trains_for_real(dags: Any, local_trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_TRAINING", local_trainer.target.replace("local:", "trainer-local:"))
+    run = dags["digits"].test(run_conf={"rounds": 8})
+    assert str(run.state) == "success"
+    (outcome,) = xcoms(run, "train")
+    assert outcome["metrics"]["accuracy"] > 0.85
+    assert Path(outcome["model_uri"].removeprefix("file://")).is_file()
+    assert xcoms(run, "report") == [f"accuracy {outcome['metrics']['accuracy']:.3f}   model {outcome['model_uri']}"]
+
+
+def test_functions_and_a_script_that_breaks(
+    dags: Any, local_trainer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_TRAINING", local_trainer.target.replace("local:", "trainer-local:"))
+    run = dags["functions"].test()
+    assert states(run) == {"fit[0]": "success", "fit[1]": "success", "best": "success", "breaks": "failed"}
+    assert xcoms(run, "best") == [0.75]
+    (diagnosis,) = xcoms(run, "breaks", "diagnosis")
+    assert diagnosis["category"] == "exit_code"
+    assert "node-1" in diagnosis["summary"]
+    text = capsys.readouterr().out
+    assert "[node-0] depth 4" in text
+    assert "FileNotFoundError: /data/train.csv" in text
