@@ -11,9 +11,6 @@ from trainer_ops.testing.clock import VirtualClock
 from trainer_ops.testing.memory import MemoryBackend
 
 
-RUN = ("run", "--runtime", "torch-distributed", "--nodes", "2")
-
-
 @dataclass(frozen=True)
 class Ran:
     code: int

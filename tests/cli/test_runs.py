@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -346,3 +347,65 @@ def test_a_training_that_has_ended_has_its_failure_again(
 def test_stdin(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TRAINJOB.encode())))
     assert "✔ digits trained" in cli("run", "-f", "-").out
+
+
+def test_ctrl_c_while_submitting_to_a_target_that_is_away(
+    cli: Cli, memory_backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory_backend.faults.fail("*", Unreachable("connection refused"))
+    monkeypatch.setattr(memory_backend.clock, "sleep", lambda seconds, watch=None: signal.raise_signal(signal.SIGINT))
+    ran = cli(*RUN, "--key", "k", *SLEEP)
+    assert ran.code == 3
+    assert "interrupted while submitting: there may be a training." in ran.out
+    assert "  again   trainer-ops run --runtime torch-distributed --nodes 2 --key k -- sleep 1\n" in ran.out
+    assert "  again   trainer-ops run --key " in cli(*RUN, *SLEEP).out
+
+
+def test_ctrl_c_in_the_middle_of_a_submission_waits_for_its_end(
+    cli: Cli, memory_backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = memory_backend.create
+
+    def interrupted(manifest: dict[str, Any]) -> dict[str, Any]:
+        signal.raise_signal(signal.SIGTERM)
+        return create(manifest)
+
+    monkeypatch.setattr(memory_backend, "create", interrupted)
+    ran = cli(*RUN, *SLEEP)
+    (job,) = memory_backend.list()
+    assert ran.code == 3
+    assert f"detached: {job['metadata']['name']} goes on training." in ran.out
+
+
+def test_ctrl_c_while_waiting_detaches(
+    cli: Cli, memory_backend: MemoryBackend, monkeypatch: pytest.MonkeyPatch, trainjob: str
+) -> None:
+    monkeypatch.setattr(memory_backend.clock, "sleep", lambda seconds, watch=None: signal.raise_signal(signal.SIGINT))
+    ran = cli("run", "-f", trainjob, "--target", memory_backend.target)
+    assert ran.code == 3
+    assert ran.out.endswith(
+        "detached: digits goes on training.\n"
+        "  again   trainer-ops wait digits --target memory://memory\n"
+        "  stop    trainer-ops cancel digits --target memory://memory\n"
+    )
+
+
+def test_a_failure_after_coming_back_is_explained_by_what_was_said_before(
+    cli: Cli, memory_backend: MemoryBackend, trainjob: str
+) -> None:
+    said = [f"line {i}" for i in range(30)]
+    memory_backend.script(
+        "*", ((0, Training.running), (1, lambda t: t.say(*said, node=1)), (10, lambda t: t.fail(exit_code=3, node=1)))
+    )
+    cli("submit", "-f", trainjob)
+    memory_backend.clock.advance(5)
+    ran = cli("wait", "digits", "-o", "json")
+    assert "line 29" in "\n".join(json.loads(ran.out)["diagnosis"]["evidence"])
+
+
+def test_a_finished_training_is_not_told_again(cli: Cli, memory_backend: MemoryBackend, trainjob: str) -> None:
+    memory_backend.script("*", REPORTS)
+    cli("run", "-f", trainjob)
+    assert cli("wait", "digits").out.splitlines() == [
+        "✔ digits trained in 0:29 on 2 nodes   accuracy 0.951   model file:///m.json"
+    ]

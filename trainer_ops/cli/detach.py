@@ -29,7 +29,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Put the first signal off until the end of this block; a second one acts at once.
+        """Put the first signal off, for ``check`` after this block; a second one acts at once.
 
         For the submission: interrupted in the middle, nobody would know whether there is a training.
         """
@@ -38,14 +38,16 @@ class Interrupts:
             yield
         finally:
             self._held = False
+
+    def check(self) -> None:
+        """Raise for a signal that was put off."""
         if self._pending:
             raise Detach
 
     @contextmanager
     def released(self) -> Iterator[None]:
         """Within ``held``: a signal acts at once again, one that was put off included. For pauses between calls."""
-        if self._pending:
-            raise Detach
+        self.check()
         held, self._held = self._held, False
         try:
             yield

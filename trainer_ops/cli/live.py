@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import termios
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
+from typing import Any
 
 from rich.console import RenderableType
 from rich.live import Live as RichLive
@@ -15,7 +18,7 @@ from trainer_ops.backends.base import LogSource
 from trainer_ops.cli.glance import Glance
 from trainer_ops.cli.render import status_line
 from trainer_ops.cli.screen import Screen, styled
-from trainer_ops.cli.views import View, lasting, log_line, note_line
+from trainer_ops.cli.views import View, log_line, note_line
 
 __all__ = ["Live"]
 
@@ -26,6 +29,7 @@ class Live(View):
     def __init__(self, screen: Screen, name: str, *, logs: bool) -> None:
         super().__init__(screen, name)
         self._logs = logs
+        self._since = 0.0
         self._live = RichLive(
             console=screen.console,
             get_renderable=self._line,
@@ -37,6 +41,7 @@ class Live(View):
         )
 
     def __enter__(self) -> Live:
+        self._attributes = _hide_control_echo()
         self._live.__enter__()
         return self
 
@@ -45,11 +50,15 @@ class Live(View):
     ) -> None:
         """Take the live line away."""
         self._live.__exit__(kind, error, trace)
+        if self._attributes is not None:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._attributes)
 
     def changed(self, before: Glance | None, seen: Glance) -> None:
         """Leave the line of a phase that is over above the log."""
-        if before is not None and lasting(before, seen):
-            self.screen.say(status_line(replace(before, at=seen.at), self.screen.width - 1, self.screen.signs))
+        if before is None or before.phase is not seen.phase:
+            if before is not None and _lasting(before, seen, seen.at - self._since):
+                self.screen.say(status_line(replace(before, at=seen.at), self.screen.width - 1, self.screen.signs))
+            self._since = seen.at
         self._live.refresh()
 
     def on_lines(self, source: LogSource, lines: Sequence[str]) -> None:
@@ -69,3 +78,31 @@ class Live(View):
         if not seen.phase.finished:
             seen = replace(seen, at=max(seen.at, time.time()))
         return styled(status_line(seen, self.screen.width - 1, self.screen.signs))
+
+
+def _lasting(before: Glance, seen: Glance, took: float) -> bool:
+    """Whether the line of ``before`` is worth keeping above the log: what it waited for before it ran, and how long.
+
+    Restarts and failures have notes of their own, and the end has its line.
+    """
+    waited = before.phase.waiting_in_queue or before.phase.starting
+    return waited and not seen.phase.finished and took >= 2.0
+
+
+def _hide_control_echo() -> list[Any] | None:
+    """Keep the terminal from writing ``^C`` behind the live line, which would then not be where it is erased.
+
+    Returns what to restore; None where there is no terminal to ask. Only this: should the process be killed, typing
+    still shows.
+    """
+    try:
+        before = termios.tcgetattr(sys.stdin)
+    except (termios.error, ValueError, OSError):
+        return None
+    changed = list(before)
+    changed[3] &= ~termios.ECHOCTL
+    try:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, changed)
+    except termios.error:
+        return None
+    return before

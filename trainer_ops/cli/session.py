@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainer_ops.backends.base import Backend, Watch
+from trainer_ops.cli.catchup import catch_up
 from trainer_ops.cli.detach import Detach, Interrupts, interrupts
 from trainer_ops.cli.exits import Exit, of_outcome
 from trainer_ops.cli.flags import ViewFlags
@@ -18,7 +19,7 @@ from trainer_ops.cli.views import View, note_line, view_for
 from trainer_ops.lifecycle.clock import Clock
 from trainer_ops.lifecycle.cursor import LogCursor
 from trainer_ops.lifecycle.submit import Submitted
-from trainer_ops.model.identity import JobRef, RunKey
+from trainer_ops.model.identity import RunKey
 from trainer_ops.model.outcome import Ending, Outcome
 from trainer_ops.model.phase import Phase
 from trainer_ops.model.request import TrainRequest
@@ -26,8 +27,6 @@ from trainer_ops.status.wait import Wait
 
 __all__ = ["Session", "submit_only"]
 
-# On coming back to a training that has been talking for hours: enough to see where it is.
-_CAUGHT_UP_LINES = 10
 _NODE = re.compile(r"\b(node-\d+|launcher|(?:dataset|model)-initializer)\b")
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|API_?KEY", re.IGNORECASE)
 
@@ -58,59 +57,37 @@ class Session:
             try:
                 submitted = _submit(self, signals, request, key)
             except Detach:
-                again = " ".join((*self.typed, "--key", shlex.quote(key.parts[0][1])))
-                self.screen.text(
-                    "interrupted while submitting: there may be a training.   adopt it: " + again, "yellow"
-                )
-                return Exit.GAVE_UP
+                return _interrupted(self, key)
             self._tell(submitted)
             wait = Wait.begin(submitted.ref, request.limits, now=self.clock.now(), attempt=submitted.attempt)
-            return self._follow(wait, caught_up=submitted.how != "created", signals=signals)
+            return self._follow(wait, signals, caught_up=submitted.how != "created")
 
     def wait(self, wait: Wait) -> Exit:
         """Wait for a training that was submitted before; the exit code of ``wait``."""
         with interrupts() as signals:
-            return self._follow(wait, caught_up=True, signals=signals)
+            return self._follow(wait, signals, caught_up=True)
 
     def _tell(self, submitted: Submitted) -> None:
         for line in notes(submitted):
             if not self.flags.quiet:
                 self.screen.say(note_line(line))
 
-    def _follow(self, wait: Wait, *, caught_up: bool, signals: Interrupts) -> Exit:
+    def _follow(self, wait: Wait, signals: Interrupts, *, caught_up: bool) -> Exit:
         from trainer_ops.lifecycle.drive import drive
 
         logs = not self.flags.no_logs and not self.flags.quiet
         view = view_for(self.screen, wait.ref.name, quiet=self.flags.quiet, logs=logs)
         try:
+            signals.check()
             with view:
-                cursor = self._catch_up(wait.ref, view) if caught_up and logs else LogCursor()
+                cursor = LogCursor()
+                if caught_up and logs:
+                    wait, cursor, logs = catch_up(self.backend, wait, view, now=self.clock.now())
                 outcome = drive(self.backend, wait, clock=self.clock, listener=view, cursor=cursor, follow_logs=logs)
         except (Detach, BrokenPipeError) as stop:
             return self._detached(wait, view, silent=isinstance(stop, BrokenPipeError))
         self._end(outcome, view.seen)
         return of_outcome(outcome)
-
-    def _catch_up(self, ref: JobRef, view: View) -> LogCursor:
-        """Show the newest lines of each node; reading goes on behind them. A finished training has said it all."""
-        from trainer_ops.backends.base import log_sources
-        from trainer_ops.errors import BackendError
-
-        cursor = LogCursor()
-        try:
-            obs = self.backend.observe(ref.name, now=self.clock.now())
-            newest = {source.pod_uid: source for source in log_sources(obs.pods)}
-            for source in log_sources(obs.pods):
-                if source != newest[source.pod_uid]:
-                    cursor.close(source)
-                    continue
-                chunk = self.backend.logs(source, tail=_CAUGHT_UP_LINES)
-                cursor.take(source, chunk)
-                if chunk.lines:
-                    view.on_lines(source, chunk.lines)
-        except BackendError:
-            return cursor  # the wait meets the same error, and is patient with it
-        return cursor
 
     def _detached(self, wait: Wait, view: View, *, silent: bool) -> Exit:
         ref = wait.ref
@@ -186,6 +163,19 @@ def _submit(session: Session, signals: Interrupts, request: TrainRequest, key: R
         return submit(session.backend, request, key, clock=_Telling(session, signals))
 
 
+def _interrupted(session: Session, key: RunKey) -> Exit:
+    """Nobody knows whether there is a training now; the same key adopts it."""
+    words = list(session.typed)
+    if "--key" not in words:
+        words[2:2] = ["--key", shlex.quote(key.parts[0][1])]
+    session.screen.say(
+        [("interrupted while submitting: ", "bold yellow"), ("there may be a training.", "")],
+        [("  again   ", "bold"), (" ".join(words), "")],
+        [("  see     ", "bold"), ("trainer-ops list", "")],
+    )
+    return Exit.GAVE_UP
+
+
 def notes(submitted: Submitted) -> list[str]:
     """What a person should know of a submission, one line each."""
     name = submitted.ref.name
@@ -206,8 +196,7 @@ def submit_only(session: Session, request: TrainRequest, key: RunKey) -> Exit:
         try:
             submitted = _submit(session, signals, request, key)
         except Detach:
-            session.screen.text("interrupted while submitting: there may be a training; see trainer-ops list", "yellow")
-            return Exit.GAVE_UP
+            return _interrupted(session, key)
     if session.screen.json:
         put_json(
             {

@@ -38,6 +38,7 @@ def run(ctx: typer.Context, train: TrainFlags, limits: LimitFlags, where: Target
 
 
 def submit(
+    ctx: typer.Context,
     train: TrainFlags,
     limits: LimitFlags,
     where: TargetFlags,
@@ -48,13 +49,13 @@ def submit(
     Prints the TrainJob's name, for wait, logs and cancel.
     """
     from trainer_ops.cli.screen import Screen
-    from trainer_ops.cli.session import Session, submit_only
+    from trainer_ops.cli.session import Session, submit_only, typed_line
     from trainer_ops.cli.target import clock, opened
 
     screen = Screen(output)
     request, key = _request(train, limits)
     with opened(where.target) as backend:
-        session = Session(backend, screen, ViewFlags(output), clock(), target=where.target)
+        session = Session(backend, screen, ViewFlags(output), clock(), typed_line(ctx.obj or ()), where.target)
         return submit_only(session, request, key)
 
 

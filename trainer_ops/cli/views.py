@@ -111,12 +111,3 @@ def view_for(screen: Screen, name: str, *, quiet: bool, logs: bool) -> View:
 
         return Live(screen, name, logs=logs)
     return Plain(screen, name, logs=logs)
-
-
-def lasting(before: Glance, seen: Glance) -> bool:
-    """Whether the line of ``before`` is worth keeping above the log: what it waited for before it ran, and how long.
-
-    Restarts and failures have notes of their own, and the end has its line.
-    """
-    waited = before.phase.waiting_in_queue or before.phase.starting
-    return waited and before.phase is not seen.phase and not seen.phase.finished and before.elapsed >= 2.0
