@@ -63,15 +63,15 @@ class Container:
         """What stands for the termination message."""
         return self.folder / "termination-log"
 
-    def start(
-        self, code: str | FunctionCode, *more: str, python: Path | None = None, **fields: Any
-    ) -> subprocess.Popen[str]:
-        """Start the launcher of a request with this script (or function); ``more`` is argv that is not its own."""
+    def command(self, code: str | FunctionCode, **fields: Any) -> list[str]:
+        """Argv of a TrainJob's container that runs this script or function."""
         shipped = ScriptCode(filename="train.py", source=code) if isinstance(code, str) else code
         request = TrainRequest(**{"runtime": "torch", "runner": "python", "code": shipped, **fields})
-        command = launch_command(request, None)
-        command[0] = str(python or self.python)
-        return self.popen([*command, *(request.args or ()), *more])
+        return [str(self.python), *launch_command(request, None)[1:], *(request.args or ())]
+
+    def start(self, code: str | FunctionCode, *more: str, **fields: Any) -> subprocess.Popen[str]:
+        """Start the launcher of a request; ``more`` is argv that is not its own."""
+        return self.popen([*self.command(code, **fields), *more])
 
     def popen(self, argv: list[str]) -> subprocess.Popen[str]:
         """Any process in this container."""

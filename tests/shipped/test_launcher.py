@@ -236,13 +236,14 @@ def test_shipped_programs_are_python_3_8(name: str) -> None:
 
 @pytest.mark.slow
 def test_other_versions_of_python(container: Any, other_python: Path) -> None:
+    container.python = other_python
     code = function(
         "def fit(lr: float):\n    import trainer_ops\n    trainer_ops.report({'lr': lr})\n    return {'b': 2}\n", lr=1
     )
-    run = container.run(code, python=other_python)
+    run = container.run(code)
     assert (run.code, run.err) == (0, "")
     assert json.loads(container.result.read_text())["metrics"] == {"lr": 1, "b": 2}
-    process = container.start("import time\nprint('up')\ntime.sleep(600)", python=other_python)
+    process = container.start("import time\nprint('up')\ntime.sleep(600)")
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGTERM)
     assert container.finish(process).code == 143

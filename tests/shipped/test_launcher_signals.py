@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 SAVES = """
@@ -134,7 +137,27 @@ def test_while_packages_are_installed(container: Any, make_wheel: Callable[..., 
     assert container.leftovers() == []
 
 
-def test_what_the_code_leaves_behind_does_not_confuse_the_wait(container: Any) -> None:
-    # Process 1 inherits orphans; here they are the init process's, but a child that ends first is one all the same.
-    script = "import subprocess, sys\nsubprocess.Popen(['true'])\nsys.exit(7)"
-    assert container.run(script).code == 7
+LEAVES_AN_ORPHAN = """
+import os, subprocess, sys, time
+
+start = "import subprocess; print(subprocess.Popen(['true']).pid)"
+orphan = int(subprocess.run([sys.executable, "-c", start], stdout=subprocess.PIPE).stdout)
+try:
+    while True:  # a process that nobody reaps stays in the table for ever
+        os.kill(orphan, 0)
+        time.sleep(0.02)
+except ProcessLookupError:
+    open("up", "w").write(str(os.getppid()))
+time.sleep(600)
+"""
+
+
+def test_as_process_1(container: Any) -> None:
+    own = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    if shutil.which(own[0]) is None or subprocess.run([*own, "true"], capture_output=True).returncode:
+        pytest.skip("no process namespaces here")
+    command = container.command(LEAVES_AN_ORPHAN)
+    process = container.popen([*own, *command])
+    assert container.wait_for("up") == "1"
+    psutil.Process(process.pid).children()[0].send_signal(signal.SIGTERM)
+    assert container.finish(process).code == 143
