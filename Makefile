@@ -14,7 +14,7 @@ help: ## what can be made here
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: .venv/.ready ## train a real model on two nodes of this machine, as a step of an Airflow DAG
-	@.venv/bin/python -m dags.demo
+	@.venv/bin/python .ci/demo.py
 
 test: .venv/.ready .venv-kfp/.ready ## lint, types, layers and all tests, in both environments
 	@.venv/bin/python .ci/check.py
