@@ -137,8 +137,13 @@ class Engine:
         return self.phase(name, Phase.SUCCEEDED, Phase.FAILED)
 
     def settled(self, uid: str) -> None:
-        """Wait until no supervisor works on it."""
-        until(lambda: self.row(uid) is None or self.row(uid)["claim_pid"] is None)
+        """Wait until no supervisor works on it; looking is what ends those that were killed."""
+
+        def look() -> bool:
+            self.backend.pods("", uid=uid)
+            return self.row(uid) is None or self.row(uid)["claim_pid"] is None
+
+        until(look)
 
     def row(self, uid: str) -> Any:
         """Its row in the database."""
@@ -178,7 +183,11 @@ class Engine:
     def deleted(self, name: str, uid: str) -> None:
         """Delete it and wait until nothing is left."""
         self.backend.delete(name, uid=uid)
-        until(lambda: not self.store.folder(uid).exists() and self.row(uid) is None)
+        until(lambda: not self.folder_of(uid).exists() and self.row(uid) is None)
+
+    def folder_of(self, uid: str) -> Path:
+        """Its folder."""
+        return Path(self.store.folder(uid))
 
     def kill(self, uid: str, *who: str) -> None:
         """``kill -9`` of ``claim`` (the supervisor) and ``guard``, as they are recorded; of both as good as at once."""
@@ -251,7 +260,7 @@ def _engine_pids(engine: Engine, uids: Sequence[str]) -> set[int]:
 
 
 def _left(engine: Engine) -> bool:
-    folder = engine.store.root / "jobs"
+    folder = engine.backend.root / "jobs"
     return folder.is_dir() and any(folder.iterdir())
 
 

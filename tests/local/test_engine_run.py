@@ -207,7 +207,7 @@ def test_a_name_is_taken_once(engine: Any) -> None:
         engine.create("once", "pass")
     assert caught.value.status == 409
     assert engine.backend.get("once")["metadata"]["uid"] == uid
-    assert len(list((engine.store.root / "jobs").iterdir())) == 1
+    assert len(list((engine.backend.root / "jobs").iterdir())) == 1
 
 
 def test_an_unknown_runtime(engine: Any) -> None:
@@ -241,7 +241,7 @@ def test_refused_before_anything_is_stored(engine: Any, manifest: dict[str, Any]
         engine.backend.create(manifest)
     assert caught.value.field == field
     assert engine.backend.list() == []
-    assert not (engine.store.root / "jobs").exists()
+    assert not (engine.backend.root / "jobs").exists()
 
 
 def test_the_manifest_given_is_not_changed(engine: Any) -> None:

@@ -72,7 +72,7 @@ def test_deleted_is_gone_at_once_and_its_pods_end(engine: Any, gone: Any, wait_u
     assert engine.look("gone").job is None
     assert engine.backend.delete("gone") is False
     wait_until(lambda: not engine.backend.pods("gone", uid=uid))
-    wait_until(lambda: not engine.store.folder(uid).exists())
+    wait_until(lambda: not engine.folder_of(uid).exists())
     gone(uid)
     assert engine.row(uid) is None
     assert engine.backend.events("gone", uid=uid) == []
@@ -153,7 +153,7 @@ def test_deleting_what_has_ended_leaves_nothing(engine: Any) -> None:
     engine.finished("done")
     engine.settled(uid)
     assert engine.backend.delete("done") is True
-    assert not engine.store.folder(uid).exists()
+    assert not engine.folder_of(uid).exists()
     assert engine.row(uid) is None
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 from typing import Any
 
 from trainer_ops.local import processes
@@ -65,7 +64,7 @@ class ContainerRun:
         """The value of the marker that tells this run's processes from all others."""
         return f"{self._pod_uid}/{self.plan.name}/{self.restarts}"
 
-    def start(self, log: Path) -> None:
+    def start(self, log: str) -> None:
         """Start the next run; its output goes straight to the file.
 
         Raises:

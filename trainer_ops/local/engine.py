@@ -11,7 +11,6 @@ import os
 import sqlite3
 import sys
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from trainer_ops.errors import AlreadyExists, InvalidRequest, NotFound, Precondi
 from trainer_ops.local import reaper, records
 from trainer_ops.local.initialize import check_source
 from trainer_ops.local.logs import read_log
-from trainer_ops.local.objects import jobs_status, new_trainjob, set_suspend
+from trainer_ops.local.objects import jobs_status, new_trainjob, new_uid, set_suspend
 from trainer_ops.local.plan import JobPlan, plan
 from trainer_ops.local.spawn import start_supervisor
 from trainer_ops.local.store import Store, decode
@@ -64,13 +63,13 @@ class LocalBackend:
     @property
     def root(self) -> Path:
         """The folder that everything is in."""
-        return self._store.root
+        return Path(self._store.root)
 
     @property
     def target(self) -> str:
         """The URL that opens the same engine again."""
         query = f"?max_jobs={self._max_jobs}" if self._max_jobs is not None else ""
-        return f"local://{quote(str(self._store.root))}{query}"
+        return f"local://{quote(self._store.root)}{query}"
 
     @property
     def namespace(self) -> str:
@@ -81,7 +80,7 @@ class LocalBackend:
 
     def create(self, manifest: Mapping[str, Any]) -> RawObject:
         """Store a TrainJob and start it; see ``Backend.create``."""
-        now, uid = time.time(), str(uuid.uuid4())
+        now, uid = time.time(), new_uid()
         job = new_trainjob(manifest, uid=uid, now=now, namespace=NAMESPACE)
         name = job["metadata"].get("name")
         if not isinstance(name, str) or not name:
@@ -276,7 +275,7 @@ class LocalBackend:
     def _catalogue(self) -> Mapping[tuple[str, str], Mapping[str, Any]]:
         from trainer_ops.local.catalogue import catalogue  # late: it reads YAML
 
-        own = self._store.root / "runtimes"
+        own = self.root / "runtimes"
         return catalogue([*([own] if own.is_dir() else []), *self._runtime_paths]).runtimes
 
     def close(self) -> None:

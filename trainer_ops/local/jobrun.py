@@ -7,8 +7,6 @@ suspension, deadlines or deletion: that is the supervisor's.
 from __future__ import annotations
 
 import os
-import random
-import string
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,11 +19,13 @@ from trainer_ops.local.pods import PodHost, PodRun
 __all__ = ["JobRun", "StepRun", "random_suffix"]
 
 Raw = dict[str, Any]
+# Kubernetes' own: no vowels, so no words.
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def random_suffix() -> str:
     """Five characters for the end of pod names, as Kubernetes adds."""
-    return "".join(random.choices(string.ascii_lowercase + string.digits, k=5))
+    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(5))
 
 
 @dataclass(slots=True)

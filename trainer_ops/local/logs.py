@@ -7,7 +7,6 @@ character is cut. A progress bar that redraws itself with carriage returns count
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import BinaryIO
 
 from trainer_ops.backends.base import LogChunk
@@ -18,7 +17,7 @@ LINE_LIMIT = 64 * 1024
 _BLOCK = 256 * 1024
 
 
-def read_log(path: Path, *, after: str, tail: int | None, limit_bytes: int, over: bool) -> LogChunk:
+def read_log(path: str | os.PathLike[str], *, after: str, tail: int | None, limit_bytes: int, over: bool) -> LogChunk:
     """Lines of one file after a position, or its last ones.
 
     Args:

@@ -1,4 +1,4 @@
-"""The objects that the engine shows, in the cluster's shape: TrainJob, Pod, Event, Workload, JobSet. Pure builders.
+"""The objects that the engine shows, in the cluster's shape: TrainJob, Pod, Event, Workload, JobSet. Builders.
 
 Field by field as Kubernetes 1.36, JobSet 0.12, Trainer 2.3 and Kueue 0.17 write them; only what ``model.observed`` and
 people read is there. Times of containers and events have microseconds, which a cluster's have not: on one machine the
@@ -8,6 +8,7 @@ first of two failures in a second can be told.
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = [
     "new_jobset",
     "new_pod",
     "new_trainjob",
+    "new_uid",
     "pod_condition",
     "queued_workload",
     "set_condition",
@@ -35,6 +37,14 @@ Raw = dict[str, Any]
 COMPLETED = ("Complete", "AllJobsCompleted", "jobset completed successfully")
 FAILED_JOBS = "jobset failed due to one or more job failures (first failed job: {job}-{step}-0)"
 LOST = "SupervisorLost"
+
+
+def new_uid() -> str:
+    """A random UUID; the module uuid costs a start more than it gives."""
+    digits = bytearray(os.urandom(16))
+    digits[6], digits[8] = digits[6] & 0x0F | 0x40, digits[8] & 0x3F | 0x80
+    text = digits.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
 def new_trainjob(manifest: Mapping[str, Any], *, uid: str, now: float, namespace: str) -> Raw:

@@ -6,16 +6,14 @@ import math
 import os
 import signal
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from trainer_ops.local import processes
 from trainer_ops.local.containers import START_ERROR, ContainerRun, StartFailure
 from trainer_ops.local.loop import Loop, Timer
-from trainer_ops.local.objects import new_pod, settle_pod
+from trainer_ops.local.objects import new_pod, new_uid, settle_pod
 from trainer_ops.local.plan_values import PodPlan, StepPlan
 from trainer_ops.local.processes import Process
 from trainer_ops.local.recorder import Recorder
@@ -46,7 +44,7 @@ class PodHost:
     cwd: str
     hostname: str
     namespace: str
-    log_path: Callable[[str, str, int], Path]
+    log_path: Callable[[str, str, int], str]
     own: Callable[[], list[Process]]
     may_restart: Callable[[PodRun], bool]
     moved: Callable[[], None]
@@ -56,7 +54,7 @@ class PodRun:
     """A pod from its creation to the end of its last process."""
 
     def __init__(self, host: PodHost, step: StepPlan, plan: PodPlan) -> None:
-        self.step, self.plan, self.uid = step, plan, str(uuid.uuid4())
+        self.step, self.plan, self.uid = step, plan, new_uid()
         self._host = host
         self.object = new_pod(
             plan,

@@ -6,13 +6,11 @@ starts; the HTTP code is imported only when something connects, in a thread of i
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
 import socket
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from trainer_ops.local import records
@@ -34,11 +32,11 @@ class ProgressServer:
         folder: where the token's file is written, readable by its owner only.
     """
 
-    def __init__(self, store: Store, uid: str, name: str, namespace: str, folder: Path) -> None:
+    def __init__(self, store: Store, uid: str, name: str, namespace: str, folder: str) -> None:
         self._store, self._uid = store, uid
         self.path = f"/apis/{keys.API_VERSION}/namespaces/{namespace}/{keys.PLURAL}/{name}/status"
         self._token = os.urandom(24).hex()
-        self.token_path = folder / "token"
+        self.token_path = f"{folder}/token"
         with open(os.open(self.token_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(self._token)
         self.socket = socket.create_server(("127.0.0.1", 0))
@@ -70,6 +68,8 @@ class ProgressServer:
         """HTTP status and body for one POST."""
         if path.partition("?")[0] != self.path:
             return _refusal(404, "NotFound", "no such TrainJob")
+        import hmac  # late, as all that only a post needs
+
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self._token.encode()):
             return _refusal(403, "Forbidden", "the token is not that of this TrainJob")

@@ -58,7 +58,7 @@ def _claim_holds(store: Store, row: sqlite3.Row) -> bool:
         holders = ((row["claim_pid"], row["claim_start"]), (row["guard_pid"], row["guard_start"]))
         return any(processes.is_alive(pid, start) for pid, start in holders)
     try:
-        beat = (store.folder(row["uid"]) / "alive").stat().st_mtime
+        beat = os.stat(f"{store.folder(row['uid'])}/alive").st_mtime
     except OSError:
         return False
     return time.time() - beat < STALE_SECONDS
@@ -70,7 +70,7 @@ def _start_again(store: Store, row: sqlite3.Row) -> None:
 
     uid, now = row["uid"], time.time()
     if row["spawns"] >= SPAWN_LIMIT:
-        text = NEVER_STARTED.format(spawns=row["spawns"], log=store.folder(uid) / "supervisor.log")
+        text = NEVER_STARTED.format(spawns=row["spawns"], log=f"{store.folder(uid)}/supervisor.log")
         reap(store, uid, text, claim=None)
         return
     with store.write() as connection:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from trainer_ops.local.processes import ENV_JOB, ENV_POD, ON_LINUX
 from trainer_ops.local.store import Store
@@ -14,7 +12,7 @@ from trainer_ops.local.store import Store
 __all__ = ["PACKAGE_ROOT", "isolated", "start_supervisor"]
 
 # The folder that ``import trainer_ops`` finds the package in.
-PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 _START_SECONDS = 30
 
 
@@ -34,9 +32,9 @@ def start_supervisor(store: Store, uid: str, python: str) -> bool:
     interpreter = python if os.access(python, os.X_OK) else sys.executable
     env = {name: value for name, value in os.environ.items() if name != ENV_POD}
     try:
-        with open(store.folder(uid) / "supervisor.log", "ab") as log:
+        with open(f"{store.folder(uid)}/supervisor.log", "ab") as log:
             done = subprocess.run(
-                [interpreter, "-I", "-S", "-c", program, str(store.root), uid],
+                [interpreter, "-I", "-S", "-c", program, store.root, uid],
                 env={**env, ENV_JOB: uid},
                 cwd=store.root,
                 stdin=subprocess.DEVNULL,
@@ -54,5 +52,7 @@ def start_supervisor(store: Store, uid: str, python: str) -> bool:
 def _psutil_folder() -> tuple[str, ...]:
     if ON_LINUX:
         return ()
+    import importlib.util
+
     spec = importlib.util.find_spec("psutil")
-    return (str(Path(spec.origin).parents[1]),) if spec and spec.origin else ()
+    return (os.path.dirname(os.path.dirname(spec.origin)),) if spec and spec.origin else ()

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from trainer_ops.errors import BackendError, Unreachable
@@ -100,7 +98,7 @@ class Store:
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        self.root = Path(os.path.abspath(root))
+        self.root = os.path.abspath(root)
         self._idle: list[sqlite3.Connection] = []
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -108,40 +106,42 @@ class Store:
 
     # -- folders -----------------------------------------------------------------------------------------------
 
-    def folder(self, uid: str) -> Path:
+    def folder(self, uid: str) -> str:
         """The folder of one TrainJob."""
-        return self.root / "jobs" / uid
+        return f"{self.root}/jobs/{uid}"
 
-    def log_path(self, uid: str, pod: str, container: str, restart: int) -> Path:
+    def log_path(self, uid: str, pod: str, container: str, restart: int) -> str:
         """The log of one run of one container."""
-        return self.folder(uid) / "logs" / f"{pod}.{container}.{restart}.log"
+        return f"{self.folder(uid)}/logs/{pod}.{container}.{restart}.log"
 
-    def make_folder(self, uid: str) -> Path:
+    def make_folder(self, uid: str) -> None:
         """Make the folder of a TrainJob, if it is not there; only its owner may look into it."""
         folder = self.folder(uid)
-        (folder / "logs").mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        (folder / "changed").touch()
-        if not (folder / "wake").exists():
-            os.mkfifo(folder / "wake", 0o600)
-        return folder
+        os.makedirs(f"{folder}/logs", exist_ok=True)
+        os.chmod(folder, 0o700)
+        with open(f"{folder}/changed", "ab"):
+            pass
+        if not os.path.exists(f"{folder}/wake"):
+            os.mkfifo(f"{folder}/wake", 0o600)
 
     def remove_folder(self, uid: str) -> None:
         """Remove it with all that is in it; none is no error."""
+        import shutil  # late: a supervisor that starts has no use for it
+
         shutil.rmtree(self.folder(uid), ignore_errors=True)
 
     def touch(self, uid: str) -> None:
         """Say that something about this TrainJob changed. Its waiters look at the time of this file."""
         now = time.time_ns()
         try:
-            os.utime(self.folder(uid) / "changed", ns=(now, now))
+            os.utime(f"{self.folder(uid)}/changed", ns=(now, now))
         except OSError:
             pass
 
     def wake(self, uid: str) -> None:
         """Wake its supervisor, if there is one: it reads what is wanted of it."""
         try:
-            fifo = os.open(self.folder(uid) / "wake", os.O_WRONLY | os.O_NONBLOCK)
+            fifo = os.open(f"{self.folder(uid)}/wake", os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
             return
         try:
@@ -207,9 +207,9 @@ class Store:
         connection.close()
 
     def _open(self) -> sqlite3.Connection:
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.makedirs(self.root, exist_ok=True, mode=0o700)
         connection = sqlite3.connect(
-            self.root / "state.db", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            f"{self.root}/state.db", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         connection.row_factory = sqlite3.Row
         try:

@@ -66,7 +66,7 @@ class Supervisor:
         """Become the only supervisor of this TrainJob; False when it has one, or is not to run (any more)."""
         # Both ends, so that it never ends and a wake-up is never lost; opened before the first look at what is wanted.
         try:
-            self._fifo = os.open(self._folder / "wake", os.O_RDWR | os.O_NONBLOCK)
+            self._fifo = os.open(f"{self._folder}/wake", os.O_RDWR | os.O_NONBLOCK)
         except FileNotFoundError:
             return False  # deleted before it began
         me = os.getpid()
@@ -148,7 +148,7 @@ class Supervisor:
             attempt=self._attempt,
             namespace=namespace,
             progress=self._progress,
-            checkpoints=self.store.root / "checkpoints",
+            checkpoints=f"{self.store.root}/checkpoints",
         )
         runtime = TrainingRuntime.from_raw(decode(self._row["runtime"]))
         host = PodHost(
@@ -377,7 +377,7 @@ class Supervisor:
             self.store.wake(uid)
 
     def _beat(self) -> None:
-        with open(self._folder / "alive", "wb"):
+        with open(f"{self._folder}/alive", "wb"):
             pass
 
     def _on_heartbeat(self) -> None:

@@ -6,7 +6,6 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from trainer_ops.local.jobrun import random_suffix
@@ -58,13 +57,13 @@ def base_environment(environ: Mapping[str, str], python: str) -> dict[str, str]:
 
 def make_place(
     job: Mapping[str, Any],
-    folder: Path,
+    folder: str,
     *,
     python: str,
     attempt: int,
     namespace: str,
     progress: ProgressServer | None,
-    checkpoints: Path,
+    checkpoints: str,
 ) -> Place:
     """The place for one start of this TrainJob: a fresh port and suffix each time."""
     meta = job["metadata"]
@@ -72,13 +71,13 @@ def make_place(
     env = base_environment(os.environ, python)
     env[ENV_JOB] = meta["uid"]
     return Place(
-        job_dir=str(folder),
+        job_dir=folder,
         env=env,
         python=python,
         port=_free_port(),
-        dataset_dir=str(folder / "workspace" / "dataset"),
-        model_dir=str(folder / "workspace" / "model"),
-        checkpoint_dir=str(checkpoints / run_key) if run_key else None,
+        dataset_dir=f"{folder}/workspace/dataset",
+        model_dir=f"{folder}/workspace/model",
+        checkpoint_dir=f"{checkpoints}/{run_key}" if run_key else None,
         initializer=(python, "-c", isolated("trainer_ops.local.initialize")),
         suffix=random_suffix(),
         attempt=attempt,
@@ -87,20 +86,20 @@ def make_place(
         cpu_count=_cpus(),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         progress_url=progress.url if progress else None,
-        progress_token=str(progress.token_path) if progress else "",
+        progress_token=progress.token_path if progress else "",
         progress_ca=_ca_certificates(),
     )
 
 
-def trial_place(folder: Path, *, python: str, namespace: str) -> Place:
+def trial_place(folder: str, *, python: str, namespace: str) -> Place:
     """A place to plan for without running: what the plan refuses, it refuses before anything is stored."""
     return Place(
-        job_dir=str(folder),
+        job_dir=folder,
         env={"PATH": os.defpath},
         python=python,
         port=29500,
-        dataset_dir=str(folder / "workspace" / "dataset"),
-        model_dir=str(folder / "workspace" / "model"),
+        dataset_dir=f"{folder}/workspace/dataset",
+        model_dir=f"{folder}/workspace/model",
         initializer=(python,),
         namespace=namespace,
         cpu_count=_cpus(),

@@ -74,8 +74,8 @@ class LocalWatch:
             return ()
         folder = self._store.folder(self._uid)
         try:
-            changed = os.stat(folder / "changed").st_mtime_ns
-            with os.scandir(folder / "logs") as entries:
+            changed = os.stat(f"{folder}/changed").st_mtime_ns
+            with os.scandir(f"{folder}/logs") as entries:
                 logs = tuple(sorted((e.name, e.stat().st_size) for e in entries))
         except OSError:
             self._uid = None  # it was deleted: from now on another one of this name counts
