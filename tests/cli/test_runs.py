@@ -169,13 +169,25 @@ def test_an_unknown_option_says_where_the_scripts_own_go(cli: Cli) -> None:
     assert "goes after a --: … -- train.py --rounds 20" in cli(*RUN, "--rounds", "3").err
 
 
+WRONG = {
+    "no nodes": (("numNodes: 2", "numNodes: 0"), "spec.trainer.numNodes: 0 is not at least 1."),
+    "a field that is none": (("numNodes", "nodes"), "spec.trainer.nodes: is no field of spec.trainer."),
+    "a v1 job": (("kind: TrainJob", "kind: PyTorchJob"), "kind: PyTorchJob is a job of the v1 operators"),
+    "no runtime": (("{name: torch-distributed}", "{}"), "spec.runtimeRef.name: is missing."),
+    "a spec that is a list": (("spec:", "spec: []\nother:"), "spec: [] is not a mapping."),
+    "a name that is too long": (("digits", "x" * 70), "metadata.name: "),
+}
+
+
+@pytest.mark.parametrize(("change", "text"), WRONG.values(), ids=WRONG.keys())
 def test_an_invalid_manifest_names_the_field_and_creates_nothing(
-    cli: Cli, memory_backend: MemoryBackend, trainjob: str
+    cli: Cli, memory_backend: MemoryBackend, trainjob: str, change: tuple[str, str], text: str
 ) -> None:
-    Path(trainjob).write_text(TRAINJOB.replace("numNodes: 2", "numNodes: 0"))
+    Path(trainjob).write_text(TRAINJOB.replace(*change))
     ran = cli("run", "-f", trainjob)
-    assert ran.code == 2
-    assert ran.err.startswith("invalid TrainJob: spec.trainer.numNodes: 0 is not at least 1")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("invalid TrainJob: ")
+    assert text in ran.err
     assert memory_backend.list() == []
 
 

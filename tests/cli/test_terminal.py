@@ -231,10 +231,9 @@ def test_a_closed_pipe_is_no_error(local_trainer: LocalBackend, train: list[str]
     release.touch()
     cli(*train)
     name = only_name(local_trainer)
-    reader = f"{sys.executable} -c '{CLI}' logs {name} | head -1; echo ${{PIPESTATUS[0]}}"
+    reader = f"{sys.executable} -c '{CLI}' logs {name} | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", reader], capture_output=True, text=True, timeout=PATIENCE)
-    assert done.stdout.splitlines()[1] == "0"
-    assert done.stderr == ""
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 def test_the_demo_that_needs_nothing(local_trainer: LocalBackend, tmp_path: Path) -> None:

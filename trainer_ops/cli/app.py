@@ -74,14 +74,21 @@ def run(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         return int(app(args, prog_name="trainer-ops", standalone_mode=False, obj=args) or 0)
-    except BrokenPipeError:
-        # The reader has what it wanted (``| head``). What is still buffered must not be flushed at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except (BrokenPipeError, SystemExit) as stop:
+        # typer makes an exit of a broken pipe.
+        if isinstance(stop, SystemExit) and not isinstance(stop.__context__, BrokenPipeError):
+            raise
+        return _closed_pipe()
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except Exception as exc:
         return _failed(exc)
+
+
+def _closed_pipe() -> int:
+    """The reader has what it wanted (``| head``): no error. What is still buffered must not be flushed at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    return 0
 
 
 def _failed(error: Exception) -> int:

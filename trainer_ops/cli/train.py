@@ -104,9 +104,12 @@ def demo(
 def _request(train: TrainFlags, limits: LimitFlags) -> tuple[TrainRequest, RunKey]:
     from trainer_ops.cli.inputs import key_of, request_of
     from trainer_ops.cli.manifests import only, parse, read
+    from trainer_ops.validate.trainjob import check, refuse
 
     manifest: dict[str, Any] | None = None
     if train.file is not None:
         manifest = only(parse(read(train.file), train.file)).manifest
+        # Once more when it is built, against its runtime; but what names no runtime must be told so first.
+        refuse(check(manifest, None))
     request = request_of(train, limits, manifest, is_file=lambda path: Path(path).is_file(), environ=os.environ)
     return request, key_of(train.key, manifest)
