@@ -10,7 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainer_ops.kfp.definition import train_job, train_job_component
+    from trainer_ops.kfp.definition import train_job_component
+
+    # A kfp component: pipeline authors pass it inputs only, whatever the function behind it takes.
+    train_job: Any
 
 __all__ = ["train_job", "train_job_component"]
 

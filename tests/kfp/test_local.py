@@ -1,0 +1,109 @@
+"""Pipelines under kfp's SubprocessRunner, with the trainings on the embedded engine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.kfp, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+
+SCRIPT = """
+import os, sys
+from trainer_ops import report
+print("hello from", os.environ["DMLC_TASK_ID"], *sys.argv[1:])
+if "fail" in sys.argv:
+    raise FileNotFoundError("/data/train.csv")
+os.makedirs(os.environ["TRAINER_OPS_CHECKPOINT_DIR"], exist_ok=True)
+with open(os.environ["TRAINER_OPS_CHECKPOINT_DIR"] + "/model.txt", "w") as file:
+    file.write("weights")
+report({"accuracy": 0.5}, model_uri="file://" + file.name)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return str(path)
+
+
+def test_the_example_pipeline_trains_for_real(engine: str, runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    from components.train_job.pipeline import digits
+
+    said = digits(script_uri=str(ROOT / "dags" / "scripts" / "train_digits.py"), rounds=8, target=engine).output
+    accuracy = float(said.split()[1].rstrip(","))
+    assert accuracy > 0.85
+    assert "model of default/train-digits-" in said
+
+
+def test_artifacts_and_parameters(engine: str, runner: Any, script: str) -> None:
+    from trainer_ops.kfp import train_job
+
+    task = train_job(
+        runtime="xgboost-distributed",
+        script_uri=script,
+        num_nodes=2,
+        checkpoint_dir=str(Path(script).parent),
+        target=engine,
+    )
+    outcome = task.outputs["outcome"]
+    assert outcome["phase"] == "succeeded"
+    assert outcome["metrics"] == {"accuracy": 0.5}
+    assert task.outputs["metrics"].metadata == {"accuracy": 0.5}
+    model = task.outputs["model"]
+    assert Path(model.path).read_text() == "weights"
+    assert model.metadata["model_uri"] == task.outputs["model_uri"]
+
+
+def test_a_failure_ends_with_the_diagnosis(
+    engine: str, runner: Any, script: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from trainer_ops.kfp import train_job
+
+    with pytest.raises(RuntimeError, match="train-job"):
+        train_job(runtime="xgboost-distributed", script_uri=script, args=["fail"], num_nodes=2, target=engine)
+    text = capfd.readouterr().out
+    assert "FileNotFoundError: /data/train.csv" in text
+    assert "exit code 1 on node-" in text
+    assert 'File "/' not in text.rsplit("exit code 1", 1)[1].replace("train.py", "")
+
+
+def test_bad_input_creates_nothing(engine: str, runner: Any, script: str, capfd: pytest.CaptureFixture[str]) -> None:
+    from trainer_ops.kfp import train_job
+    from trainer_ops.lifecycle.target import open_backend
+
+    with pytest.raises(RuntimeError):
+        train_job(runtime="xgboost-distributd", script_uri=script, target=engine)
+    assert "Did you mean xgboost-distributed?" in capfd.readouterr().out
+    backend = open_backend(engine)
+    assert backend.list() == []
+    backend.close()
+
+
+def test_two_starts_with_one_output_uri_are_one_training(engine: str, tmp_path: Path) -> None:
+    """What a UI retry and a pod that Argo makes again look like: the same code, the same URIs."""
+    import subprocess
+
+    code = (
+        "import json, sys\nfrom types import SimpleNamespace as A\nfrom trainer_ops.kfp.launch import train\n"
+        f"model = A(uri='minio://mlpipeline/v2/x/5f0c/model', path={str(tmp_path / 'm')!r}, metadata={{}})\n"
+        "out = train(json.loads(sys.argv[1]), model=model, metrics=A(uri='', path='', metadata={}))\n"
+        "print('OUTCOME', json.dumps(out.outcome))"
+    )
+    inputs = json.dumps(
+        {"runtime": "plain", "command": ["sh", "-c", "sleep 1; echo trained"], "num_nodes": 1.0, "target": engine}
+    )
+    starts = [
+        subprocess.Popen([sys.executable, "-c", code, inputs], stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    ends = [start.communicate(timeout=60)[0] for start in starts]
+    outcomes = [json.loads(text.split("OUTCOME", 1)[1]) for text in ends]
+    assert len({o["uid"] for o in outcomes}) == 1
+    assert all(o["phase"] == "succeeded" for o in outcomes)
