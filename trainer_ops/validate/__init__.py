@@ -4,5 +4,5 @@ Here belong rules, one function per group of them, each naming what is wrong by 
 write instead: what is refused at creation, and what is accepted and then never starts, never ends or fails later.
 All rule ids are in ``rules.RULES``. Nothing here asks a cluster: what only a cluster knows (does the Secret exist, is
 there quota) is not judged. Rules read manifests of any shape without raising, through ``peek``.
-May import: ``model``, ``errors``, and, inside a function of ``schema``, ``kubeflow_trainer_api``.
+May import: ``model``, ``errors``. ``fields.json`` is written by ``python -m tests.validate.fields``.
 """

@@ -1,20 +1,21 @@
 """The structure of a whole TrainJob or runtime: names, types, required fields and fixed values, at every depth.
 
-The fields are those of the models in ``kubeflow_trainer_api`` 2.3, which were compared with the CRDs of Trainer
-v2.3.0: the same but for metadata inside a spec, where the CRDs know five fields only, and for the policies jax and
-xgboost, which have none. The models themselves cannot be used to validate: they drop unknown names silently and stop
-at the first wrong type. Null is what the API server makes of it: a field that was left out.
+The fields are those of ``fields.json``: type -> field -> what it holds, such as ``text``, ``PodSpec``, ``[Container]``
+for a list, ``{quantity}`` for a map; a ``!`` at the end: required. The table is made of the models of
+``kubeflow_trainer_api`` 2.3, which take most of a second to import, and compared with them by a test. The models could
+not validate anyway: they drop unknown names silently and stop at the first wrong type. Null is what the API server
+makes of it: a field that was left out.
 """
 
 from __future__ import annotations
 
-import importlib
+import json
 import re
-import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
+from importlib import resources
 from typing import Any
 
 from trainer_ops.model.times import parse_time
@@ -24,18 +25,6 @@ from trainer_ops.validate.peek import close_to, number, show
 from trainer_ops.validate.values import ENUMS, MINIMUM, QUANTITY, WIDE
 
 __all__ = ["Shape", "check_structure", "shape_of"]
-
-# Metadata of templates inside a spec: all that the CRDs keep of it.
-_EMBEDDED = ("annotations", "finalizers", "labels", "name", "namespace")
-_MODULES = {
-    "TrainJob": "trainer_v1alpha1_train_job",
-    "ClusterTrainingRuntime": "trainer_v1alpha1_cluster_training_runtime",
-    "TrainingRuntime": "trainer_v1alpha1_training_runtime",
-}
-_SCALARS = {str: "text", int: "int", float: "number", bool: "bool"}
-_PREFIX = re.compile(
-    r"^(TrainerV1alpha1|JobsetV1alpha2|SchedulingV1beta1|IoK8s(Api|Apimachinery)?\w*?V\d(alpha\d|beta\d)?)"
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,44 +59,26 @@ def check_structure(manifest: Any, kind: str = "TrainJob") -> list[Finding]:
 
 @cache
 def shape_of(kind: str) -> Shape:
-    """The shape of a kind. The first call imports the models, which takes most of a second."""
-    module = importlib.import_module(f"kubeflow_trainer_api.models.{_MODULES[kind]}")
-    return _of_model(getattr(module, f"TrainerV1alpha1{kind}"), True)
+    """The shape of a type, by its name in the table."""
+    fields = _table()[kind]
+    required = frozenset(name for name, held in fields.items() if held.endswith("!"))
+    return Shape("object", kind, {name: _shape(held.removesuffix("!")) for name, held in fields.items()}, required)
 
 
 @cache
-def _of_model(model: Any, root: bool = False) -> Shape:
-    name = _PREFIX.sub("", model.__name__)
-    if name.endswith("ResourceQuantity"):
-        return Shape("quantity")
-    if name.endswith("IntOrString"):
-        return Shape("int-or-text")
-    known = {(info.alias or own): info for own, info in model.model_fields.items()}
-    if name == "ObjectMeta" and not root:
-        known = {own: known[own] for own in _EMBEDDED}
-    fields = {own: _of_annotation(info.annotation, root and own == "metadata") for own, info in known.items()}
-    if name == "MLPolicy":
-        # Objects without any field, which the models take for free ones.
-        fields |= {own: Shape("object", own) for own in ("jax", "xgboost")}
-    return Shape("object", name, fields, frozenset(own for own, info in known.items() if info.is_required()))
+def _table() -> Mapping[str, Mapping[str, str]]:
+    found: Mapping[str, Mapping[str, str]] = json.loads(
+        resources.files("trainer_ops.validate").joinpath("fields.json").read_bytes()
+    )
+    return found
 
 
-def _of_annotation(annotation: Any, root: bool = False) -> Shape:
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated:
-        return _of_annotation(args[0], root)
-    if origin is typing.Union:
-        inner = [_of_annotation(arg, root) for arg in args if arg is not type(None)]
-        return inner[0] if len(inner) == 1 else Shape("number")
-    if origin is list:
-        return Shape("list", of=_of_annotation(args[0]))
-    if origin is dict:
-        return Shape("map", of=_of_annotation(args[1]))
-    if hasattr(annotation, "model_fields"):
-        return _of_model(annotation, root)
-    if isinstance(annotation, type) and issubclass(annotation, date):
-        return Shape("time")
-    return Shape(_SCALARS.get(annotation, "any"))
+@cache
+def _shape(held: str) -> Shape:
+    """What an expression of the table stands for; scalars begin in lower case."""
+    if held[0] in "[{":
+        return Shape("list" if held[0] == "[" else "map", of=_shape(held[1:-1]))
+    return shape_of(held) if held[0].isupper() else Shape(held)
 
 
 def _walk(shape: Shape, value: Any, path: str, place: str) -> Iterator[Finding]:
