@@ -130,7 +130,8 @@ def main() -> None:
         if done % max(1, rounds // 12) == 0:
             print(f"round {done:>3}  loss {loss / count:.3f}", flush=True)
         left = (time.monotonic() - began) / done * (rounds - done)
-        trainer_ops.report({"loss": loss / count}, progress=100 * done // rounds, eta_seconds=left)
+        if done > rounds // 20:  # before, an estimate would be a guess, and stay on the screen for a while
+            trainer_ops.report({"loss": loss / count}, progress=100 * done // rounds, eta_seconds=left)
     tests = draw(300, seed=1000 + rank)
     correct = sum(max(range(10), key=guess(model, pixels).__getitem__) == label for pixels, label in tests)
     right, total = nodes_together.add([float(correct), float(len(tests))])

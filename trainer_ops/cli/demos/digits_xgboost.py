@@ -30,7 +30,8 @@ class Report(xgboost.callback.TrainingCallback):  # type: ignore[misc]
         if done % max(1, self.rounds // 12) == 0:
             print(f"round {done:>3}  mlogloss {loss:.3f}", flush=True)
         left = (time.monotonic() - self.began) / done * (self.rounds - done)
-        trainer_ops.report({"mlogloss": loss}, progress=100 * done // self.rounds, eta_seconds=left)
+        if done > self.rounds // 20:  # before, an estimate would be a guess, and stay on the screen for a while
+            trainer_ops.report({"mlogloss": loss}, progress=100 * done // self.rounds, eta_seconds=left)
         return False
 
 
@@ -42,7 +43,7 @@ def train(rank: int, nodes: int, rounds: int) -> None:
     print(f"node {rank} of {nodes}: {mine.sum()} digits of its own", flush=True)
     train_set = xgboost.DMatrix(digits.data[mine], digits.target[mine], nthread=1)
     test_set = xgboost.DMatrix(digits.data[test], digits.target[test], nthread=1)
-    params = {"objective": "multi:softprob", "num_class": 10, "max_depth": 4, "eta": 0.1, "nthread": 1}
+    params = {"objective": "multi:softprob", "num_class": 10, "max_depth": 4, "eta": 0.05, "nthread": 1}
     model = xgboost.train(
         params, train_set, rounds, evals=[(test_set, "test")], callbacks=[Report(rounds)], verbose_eval=False
     )
@@ -78,7 +79,7 @@ def main() -> None:
     if tracker is not None:
         tracker.start()
     join(rank, host, port)
-    train(rank, nodes, int(os.environ.get("ROUNDS", "240")))
+    train(rank, nodes, int(os.environ.get("ROUNDS", "480")))
     xgboost.collective.finalize()
     if tracker is not None:
         tracker.wait_for()
