@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trainer_ops.backends.base import Backend, log_sources
-from trainer_ops.errors import AlreadyExists, InvalidRequest, RuntimeNotFound
+from trainer_ops.errors import AlreadyExists, InvalidRequest, Rejected, RuntimeNotFound
 from trainer_ops.local.engine import LocalBackend
 from trainer_ops.local.target import open_local
 from trainer_ops.model.phase import Phase
@@ -242,6 +242,19 @@ def test_refused_before_anything_is_stored(engine: Any, manifest: dict[str, Any]
     assert caught.value.field == field
     assert engine.backend.list() == []
     assert not (engine.backend.root / "jobs").exists()
+
+
+@pytest.mark.parametrize("name", ["../../etc", "Upper", "a" * 64, "1st", "ends-", "a.b"], ids=str)
+def test_names_are_admitted_as_on_a_cluster(engine: Any, name: str) -> None:
+    with pytest.raises(Rejected, match=r"metadata\.name"):
+        engine.create(name, "pass")
+    assert engine.backend.list() == []
+
+
+def test_another_namespace_is_not_used_and_that_is_said(engine: Any) -> None:
+    uid = engine.create("spaced", "pass", metadata={"namespace": "team-a"})
+    assert engine.backend.get("spaced")["metadata"]["namespace"] == "default"
+    assert any('"team-a" is not used' in e["message"] for e in engine.backend.events("spaced", uid=uid))
 
 
 def test_the_manifest_given_is_not_changed(engine: Any) -> None:

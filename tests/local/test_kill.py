@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -293,3 +294,34 @@ def test_a_supervisor_that_never_comes_up_is_given_up(engine: Any, monkeypatch: 
     failed = engine.look("never").job.condition("Failed")
     assert failed.reason == "SupervisorLost"
     assert "supervisor.log" in failed.message
+
+
+def test_the_root_is_removed_under_a_running_training(engine: Any, gone: Any, wait_until: Any) -> None:
+    """Nobody could stop it any more, so it ends; and the folder stays removed."""
+    uid = engine.create("lost", FAMILY, nodes=2)
+    engine.printed("lost", "on")
+    pids = below(engine, uid)
+    shutil.rmtree(engine.backend.root)
+    gone(uid)
+    assert_dead(pids, wait_until)
+    assert not engine.backend.root.exists()
+
+
+def test_signals_that_the_submitter_ignores_or_blocks_reach_the_training(engine: Any, python: Any, gone: Any) -> None:
+    code = """
+    import signal, sys
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
+    from trainer_ops.local.engine import LocalBackend
+    backend = LocalBackend(sys.argv[1])
+    show = "import signal; print(signal.getsignal(15) is signal.SIG_DFL, signal.pthread_sigmask(0, ()), flush=True)"
+    command = ["python", "-c", show + "; import time; time.sleep(600)"]
+    spec = {"runtimeRef": {"name": "plain"}, "trainer": {"command": command}}
+    backend.create({"metadata": {"name": "clean"}, "spec": spec})
+    """
+    with python(code, str(engine.store.root)) as child:
+        assert child.wait(60) == 0
+    engine.printed("clean", "True set()")
+    uid = engine.look("clean").job.uid
+    engine.deleted("clean", uid)
+    gone(uid)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from trainer_ops.backends.base import LogChunk, LogSource, RawObject, RawObjects
-from trainer_ops.errors import AlreadyExists, InvalidRequest, NotFound, PreconditionFailed, RuntimeNotFound
+from trainer_ops.errors import AlreadyExists, InvalidRequest, NotFound, PreconditionFailed, Rejected, RuntimeNotFound
 from trainer_ops.local import reaper, records
 from trainer_ops.local.initialize import check_source
 from trainer_ops.local.logs import read_log
@@ -80,11 +81,9 @@ class LocalBackend:
 
     def create(self, manifest: Mapping[str, Any]) -> RawObject:
         """Store a TrainJob and start it; see ``Backend.create``."""
+        name = _admit_name(manifest)
         now, uid = time.time(), new_uid()
         job = new_trainjob(manifest, uid=uid, now=now, namespace=NAMESPACE)
-        name = job["metadata"].get("name")
-        if not isinstance(name, str) or not name:
-            raise InvalidRequest("metadata.name", "is missing", "Give the TrainJob a name")
         runtime = self._runtime_of(job)
         planned = self._plan(job, runtime, uid)
         suspended = bool(job["spec"]["suspend"])
@@ -92,7 +91,7 @@ class LocalBackend:
             set_suspend(job, True, now)
             job["status"]["jobsStatus"] = jobs_status((s.name, {"suspended": 1}) for s in planned.steps)
         columns = {
-            "cwd": os.getcwd(),
+            "cwd": _current_folder(),
             "python": sys.executable,
             "max_jobs": self._max_jobs or default_max_jobs(),
             "created": now,
@@ -104,6 +103,10 @@ class LocalBackend:
         try:
             with self._store.write() as connection:
                 records.insert_job(connection, job, runtime.raw, **columns)
+                wanted = manifest["metadata"].get("namespace")
+                if wanted not in (None, "", NAMESPACE):
+                    note = f'this machine has one namespace, "{NAMESPACE}": "{wanted}" is not used'
+                    records.add_event(connection, uid, "TrainJob", name, "RunsLocally", note, now=now)
         except sqlite3.IntegrityError as error:
             raise AlreadyExists(f'a TrainJob "{name}" exists at {self.target}', status=409) from error
         # From here on it exists. Where we die before it is started, whoever looks next starts it (reaper).
@@ -281,6 +284,24 @@ class LocalBackend:
     def close(self) -> None:
         """Close the database; idempotent. Trainings go on."""
         self._store.close()
+
+
+def _admit_name(manifest: Mapping[str, Any]) -> str:
+    """The name, checked as the API server would: paths are made from it here."""
+    name = (manifest.get("metadata") or {}).get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest("metadata.name", "is missing", "Give the TrainJob a name")
+    if len(name) > 63 or not re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name):
+        remedy = "Use at most 63 of a-z, 0-9 and -, with a letter first and no - at the end"
+        raise Rejected(f'TrainJob "{name}" is invalid: metadata.name', status=422, remedy=remedy)
+    return name
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return os.path.expanduser("~")
 
 
 def _is_over(pod: RawObject, source: LogSource) -> bool:

@@ -27,6 +27,7 @@ def main(root: str, uid: str) -> None:
     """Become guard and supervisor of this TrainJob. Returns in none of the processes."""
     if os.fork():
         os._exit(0)
+    _clean_signals()
     become_subreaper()
     reader, writer = os.pipe()
     supervisor = os.fork()
@@ -57,6 +58,14 @@ def _supervise(root: str, uid: str, guard_pipe: int) -> int:
         sys.stderr.flush()
         return 1
     return 0
+
+
+def _clean_signals() -> None:
+    """What the submitter blocks or ignores (nohup, a busy thread) must not be deaf in the training too."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _forward_signals(supervisor: int) -> None:

@@ -36,10 +36,9 @@ NEVER_STARTED = "no supervisor could be started for this training in {spawns} at
 def heal(store: Store, uid: str | None = None) -> None:
     """Put right what nobody works on although somebody should: of one TrainJob or of all."""
     with store.read() as connection:
-        rows = records.open_jobs(connection)
+        rows = records.open_jobs(connection, uid)
     for row in rows:
-        if uid is None or row["uid"] == uid:
-            _heal_one(store, row)
+        _heal_one(store, row)
 
 
 def _heal_one(store: Store, row: sqlite3.Row) -> None:
@@ -89,9 +88,15 @@ def _start_again(store: Store, row: sqlite3.Row) -> None:
 
 def after_supervisor(root: str, uid: str, supervisor: int) -> None:
     """The guard's part: its supervisor has ended without having finished."""
-    store = Store(root)
+    # Whatever the state says, and even if there is none any more: what descends from us is ours to end.
+    processes.kill_all(lambda: _below(uid, os.getpid()))
+    store = Store(root, make=False)
     reap(store, uid, SUPERVISOR_KILLED.format(pid=supervisor), claim=supervisor, below=os.getpid())
     store.close()
+
+
+def _below(uid: str, pid: int) -> list[Process]:
+    return [p for p in processes.descendants(pid, processes.snapshot()) if _belongs(p, uid, True)]
 
 
 def reap(store: Store, uid: str, why: str, *, claim: int | None, below: int | None = None) -> None:

@@ -82,13 +82,16 @@ def job_by_uid(connection: sqlite3.Connection, uid: str) -> sqlite3.Row | None:
     return row
 
 
-def open_jobs(connection: sqlite3.Connection) -> list[sqlite3.Row]:
-    """The rows that somebody should be working on: to run, to stop or to remove; without the long texts."""
-    columns = "uid, name, want, stage, slot, spawned, spawns, python, cwd, claim_place, claim_pid, claim_start"
-    return connection.execute(
+def open_jobs(connection: sqlite3.Connection, uid: str | None = None) -> list[sqlite3.Row]:
+    """The rows (of all TrainJobs or one) that somebody should be working on: to run, to stop or to remove."""
+    columns = "uid, name, want, stage, spawned, spawns, python, claim_place, claim_pid, claim_start"
+    query = (
         f"SELECT {columns}, guard_pid, guard_start FROM jobs"
-        " WHERE stage IN ('waiting', 'running') OR claim_pid IS NOT NULL OR want = 'delete' ORDER BY seq"
-    ).fetchall()
+        " WHERE (stage IN ('waiting', 'running') OR claim_pid IS NOT NULL OR want = 'delete')"
+    )
+    if uid is not None:
+        return connection.execute(f"{query} AND uid = ?", (uid,)).fetchall()
+    return connection.execute(f"{query} ORDER BY seq").fetchall()
 
 
 def change_job(connection: sqlite3.Connection, uid: str, change: Callable[[Raw], None], **columns: Any) -> Raw | None:

@@ -26,6 +26,7 @@ BUSY_SECONDS = 20.0
 
 # stage: waiting (for a supervisor, or in the queue), running, suspended, finished.
 # want: run, suspend, delete: what its users asked for last; the supervisor follows.
+# The long texts come last: what is looked at often is then read without them.
 # claim_*: the one supervisor and its guard; NULL when nobody runs it. spawned/spawns: attempts to start a supervisor.
 _SCHEMA = """
 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
@@ -34,12 +35,6 @@ CREATE TABLE jobs (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
   uid TEXT NOT NULL UNIQUE,
   name TEXT NOT NULL,
-  object TEXT NOT NULL,
-  runtime TEXT NOT NULL,
-  workload TEXT,
-  jobset TEXT,
-  cwd TEXT NOT NULL,
-  python TEXT NOT NULL,
   max_jobs INTEGER NOT NULL,
   created REAL NOT NULL,
   resumed REAL,
@@ -53,11 +48,16 @@ CREATE TABLE jobs (
   claim_pid INTEGER,
   claim_start TEXT,
   guard_pid INTEGER,
-  guard_start TEXT
+  guard_start TEXT,
+  cwd TEXT NOT NULL,
+  python TEXT NOT NULL,
+  workload TEXT,
+  jobset TEXT,
+  object TEXT NOT NULL,
+  runtime TEXT NOT NULL
 );
 CREATE UNIQUE INDEX live_name ON jobs (name) WHERE want != 'delete';
 CREATE INDEX job_name ON jobs (name);
-CREATE INDEX open_jobs ON jobs (stage) WHERE stage != 'finished';
 CREATE TABLE pods (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
   uid TEXT NOT NULL UNIQUE,
@@ -94,10 +94,12 @@ class Store:
     """The database and the folders under one root. Safe for threads and across forks.
 
     Args:
-        root: made when it is missing.
+        root: the folder.
+        make: make it when it is missing; a supervisor whose root was removed must not.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, make: bool = True) -> None:
+        self._make = make
         self.root = os.path.abspath(root)
         self._idle: list[sqlite3.Connection] = []
         self._pid = os.getpid()
@@ -207,7 +209,8 @@ class Store:
         connection.close()
 
     def _open(self) -> sqlite3.Connection:
-        os.makedirs(self.root, exist_ok=True, mode=0o700)
+        if self._make:
+            os.makedirs(self.root, exist_ok=True, mode=0o700)
         connection = sqlite3.connect(
             f"{self.root}/state.db", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from trainer_ops.errors import InvalidRequest, Unreachable
+from trainer_ops.errors import InvalidRequest
 from trainer_ops.local import processes, reaper, records
 from trainer_ops.local.guard import become_subreaper
 from trainer_ops.local.jobrun import JobRun
@@ -34,7 +34,7 @@ QUEUE_SECONDS = 1.0
 def main(root: str, uid: str, guard_pipe: int) -> None:
     """Run this TrainJob, unless another supervisor does or it is not to run; returns when it is done with."""
     become_subreaper()
-    store = Store(root)
+    store = Store(root, make=False)
     supervisor = Supervisor(store, uid, guard_pipe)
     if supervisor.claim():
         supervisor.run()
@@ -344,10 +344,12 @@ class Supervisor:
             if row is not None and row["want"] != "delete":
                 records.release(connection, self.uid, "finished")
 
-        try:
-            self._recorder.flush(change)
-        except Unreachable:
-            self._loop.later(1.0, lambda: self._finish(condition))  # a full disk is no reason to lose the result
+        self._recorder.flush(change)
+        self._after_finish()
+
+    def _after_finish(self) -> None:
+        if self._recorder.pending:
+            self._loop.later(0.5, self._after_finish)  # a full disk is no reason to lose the result
             return
         with self.store.read() as connection:
             row = records.job_by_uid(connection, self.uid)
