@@ -72,7 +72,7 @@ TEXTS = {
     "field, why, do": ("invalid", "invalid request: num_nodes: 0 is not at least 1. Give 1 or more"),
     "close match": (
         "runtime",
-        'runtime not found: runtime: "torhc" does not exist on local:///t. Did you mean torch? Known: torch',
+        'runtime not found: "torhc" on local:///t. Did you mean torch? Known: torch',
     ),
     "the diagnosis": ("ended", "node-0 ran out of memory"),
 }

@@ -106,11 +106,10 @@ class RuntimeNotFound(InvalidRequest):
         self.known = tuple(known)
         hint = f"Did you mean {close}? " if close else ""
         super().__init__(
-            "runtime",
-            f'"{name}" does not exist on {target}',
-            f"{hint}Known: {', '.join(self.known) or 'none'}",
-            what="runtime not found",
+            "runtime", f'"{name}" does not exist on {target}', f"{hint}Known: {', '.join(self.known) or 'none'}"
         )
+        self.args = (f'runtime not found: "{name}" on {target}',)
+        self.message = self.args[0]
 
 
 class BackendError(TrainerOpsError):

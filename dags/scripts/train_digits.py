@@ -4,6 +4,7 @@ Kubeflow Trainer's XGBoost runtime says who is who in DMLC_*; the node with task
 which all find one another.
 """
 
+import argparse
 import os
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from xgboost.tracker import RabitTracker
 
 import trainer_ops
 
-ROUNDS = int(os.environ.get("ROUNDS", "20"))
+parser = argparse.ArgumentParser()
+parser.add_argument("--rounds", type=int, default=int(os.environ.get("ROUNDS", "20")))
+ROUNDS = parser.parse_args().rounds
 NODES = int(os.environ.get("DMLC_NUM_WORKER", "1"))
 TASK = int(os.environ.get("DMLC_TASK_ID", "0"))
 

@@ -136,7 +136,7 @@ INVALID = {
     "an unknown runtime": (
         ("run", "--runtime", "torch-distribted"),
         (
-            'runtime not found: runtime: "torch-distribted" does not exist on memory://memory. '
+            'runtime not found: "torch-distribted" on memory://memory. '
             "Did you mean torch-distributed? Known: "
         ),
     ),
