@@ -135,6 +135,32 @@ def test_environment(built: Built, key: RunKey, given: str, expected: str) -> No
         }
 
 
+FOLDERS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "a dataset": ({"dataset": "hf://a/b"}, {"TRAINER_OPS_DATASET_DIR": "/workspace/dataset"}),
+    "a model": ({"model": "hf://a/b"}, {"TRAINER_OPS_MODEL_DIR": "/workspace/model"}),
+    "both": (
+        {"dataset": "hf://a/b", "model": "hf://c/d"},
+        {"TRAINER_OPS_DATASET_DIR": "/workspace/dataset", "TRAINER_OPS_MODEL_DIR": "/workspace/model"},
+    ),
+    "the user's own": (
+        {"dataset": "hf://a/b", "env": {"TRAINER_OPS_DATASET_DIR": "/mine"}},
+        {"TRAINER_OPS_DATASET_DIR": "/mine"},
+    ),
+    "in a manifest": (
+        {"manifest": {"spec": {"initializer": {"dataset": {"storageUri": "hf://a/b"}}, "trainer": {"numNodes": 1}}}},
+        {"TRAINER_OPS_DATASET_DIR": "/workspace/dataset"},
+    ),
+    "a manifest that is wrong": ({"manifest": {"spec": {"initializer": ["dataset"], "trainer": {}}}}, {}),
+    "neither": ({}, {}),
+}
+
+
+@pytest.mark.parametrize(("fields", "expected"), FOLDERS.values(), ids=FOLDERS.keys())
+def test_the_initializers_folders_have_names(built: Built, fields: dict[str, Any], expected: dict[str, str]) -> None:
+    found = env_of(built(fields))
+    assert {name: value for name, value in found.items() if name.endswith("_DIR")} == expected
+
+
 def test_the_users_own_value_wins(built: Built, key: RunKey) -> None:
     made = built({"env": {"TRAINER_OPS_CHECKPOINT_DIR": "/mine"}, "checkpoint_dir": "/ckpt"})
     assert [row["name"] for row in made.manifest["spec"]["trainer"]["env"]] == [

@@ -23,6 +23,12 @@ __all__ = ["BuiltJob", "build"]
 # What a person recognises it by and how long to wait for it do not change what is trained.
 _NOT_HASHED: Final = frozenset({"name", *(field.name for field in fields(Limits))})
 
+# (initializer, the variable that tells its folder, the folder on a cluster)
+_FOLDERS: Final = (
+    ("dataset", keys.ENV_DATASET_DIR, keys.DATASET_PATH),
+    ("model", keys.ENV_MODEL_DIR, keys.MODEL_PATH),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class BuiltJob:
@@ -145,10 +151,15 @@ def _spec_hash(request: TrainRequest) -> str:
 
 def _add_environment(manifest: Mapping[str, Any], request: TrainRequest, key: RunKey, attempt: int) -> None:
     """What the training code finds on every target; a name that the user has set stays the user's."""
-    trainer = (manifest.get("spec") or {}).get("trainer")
+    spec = manifest.get("spec") or {}
+    trainer = spec.get("trainer")
     if not isinstance(trainer, dict):
         return
     own = {keys.ENV_RUN_KEY: key.digest, keys.ENV_ATTEMPT: str(attempt)}
+    asked = spec.get("initializer")
+    if isinstance(asked, Mapping):
+        # Trainer's paths; the engine puts its own in their place.
+        own.update({name: path for step, name, path in _FOLDERS if asked.get(step)})
     if request.checkpoint_dir:
         own[keys.ENV_CHECKPOINT_DIR] = f"{request.checkpoint_dir.rstrip('/')}/{key.digest}"
     given = list(trainer.get("env") or ())
