@@ -19,10 +19,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Programs", "cache_root", "programs"]
+__all__ = ["Programs", "cache_root", "kueue", "programs"]
 
 HERE = Path(__file__).resolve().parent
-FLAGS = ("-trimpath", "-ldflags", "-s -w")
+# Kueue asks the API server for its version, which release builds get stamped in.
+STAMP = "k8s.io/component-base/version"
+VERSION = "1.36.3"
+FLAGS = (
+    "-trimpath",
+    "-ldflags",
+    f"-s -w -X {STAMP}.gitVersion=v{VERSION} -X {STAMP}.gitMajor=1 -X {STAMP}.gitMinor=36",
+)
 
 # (binary, main package). etcd first: it shows within a minute that the toolchain and the module proxy work.
 PACKAGES = (
@@ -41,6 +48,12 @@ MANIFESTS = (
     ("sigs.k8s.io/jobset", "config/components/crd/bases/*.yaml", "crds"),
     ("sigs.k8s.io/jobset", "config/components/webhook/manifests.yaml", "webhooks/jobset"),
     ("sigs.k8s.io/scheduler-plugins", "manifests/coscheduling/crd.yaml", "crds"),
+)
+
+KUEUE_PACKAGES = (("kueue", "sigs.k8s.io/kueue/cmd/kueue"),)
+KUEUE_MANIFESTS = (
+    ("sigs.k8s.io/kueue", "config/components/crd/bases/*.yaml", "crds"),
+    ("sigs.k8s.io/kueue", "config/components/webhook/manifests.yaml", "webhooks/kueue"),
 )
 
 
@@ -65,47 +78,65 @@ def cache_root() -> Path:
     return Path(os.environ.get("TRAINER_OPS_TEST_CACHE") or default)
 
 
-def key() -> str:
-    """Changes when another binary would come out, or another manifest be read."""
-    digest = hashlib.sha256()
-    for part in (
-        (HERE / "go.mod").read_bytes(),
-        (HERE / "go.sum").read_bytes(),
-        repr((FLAGS, PACKAGES, MANIFESTS)).encode(),
-    ):
-        digest.update(hashlib.sha256(part).digest())
-    return digest.hexdigest()[:16]
-
-
 def programs() -> Programs:
     """The programs, built when they are not there. Safe to call from several processes at once."""
-    root = cache_root() / key()
-    if not (root / "complete").exists():
-        root.mkdir(parents=True, exist_ok=True)
-        with _locked(root / "lock"):
-            if not (root / "complete").exists():
-                _build(root)
-    return Programs(root)
+    return PLANE.built()
 
 
-def _build(root: Path) -> None:
-    _say(f"building a control plane into {root} (once; about 13 minutes on two cores)")
-    go = _go()
-    for name, package in PACKAGES:
-        begun = time.monotonic()
-        target = root / "bin" / name
-        if not target.exists():
-            _say(f"building {name} …")
-            part = target.with_suffix(".part")
-            _run(go, "build", *FLAGS, "-o", str(part), package)
-            part.rename(target)
-            _say(f"built {name} in {time.monotonic() - begun:.0f} s")
-    for module, pattern, folder in MANIFESTS:
-        source = Path(_run(go, "list", "-m", "-f", "{{.Dir}}", module).strip())
-        (root / folder).mkdir(parents=True, exist_ok=True)
-        for file in sorted(source.glob(pattern)):
-            shutil.copyfile(file, root / folder / file.name)
-    (root / "complete").write_text("")
+def kueue() -> Programs:
+    """Kueue 0.17 and its CRDs: a Go module of its own, and only ``make test-full`` needs it."""
+    return KUEUE.built()
+
+
+@dataclass(frozen=True)
+class _Module:
+    """One Go module of ours, and what is built and copied from it."""
+
+    name: str
+    folder: Path
+    packages: tuple[tuple[str, str], ...]
+    manifests: tuple[tuple[str, str, str], ...]
+    minutes: int
+
+    def built(self) -> Programs:
+        root = cache_root() / self.key()
+        if not (root / "complete").exists():
+            root.mkdir(parents=True, exist_ok=True)
+            with _locked(root / "lock"):
+                if not (root / "complete").exists():
+                    self._build(root)
+        return Programs(root)
+
+    def key(self) -> str:
+        """Changes when another binary would come out, or another manifest be read."""
+        digest = hashlib.sha256()
+        files = [(self.folder / name).read_bytes() for name in ("go.mod", "go.sum")]
+        for part in (*files, repr((FLAGS, self.packages, self.manifests)).encode()):
+            digest.update(hashlib.sha256(part).digest())
+        return f"{self.name}-{digest.hexdigest()[:16]}"
+
+    def _build(self, root: Path) -> None:
+        _say(f"building {self.name} into {root} (once; about {self.minutes} minutes on two cores)")
+        go = _go()
+        for name, package in self.packages:
+            begun = time.monotonic()
+            target = root / "bin" / name
+            if not target.exists():
+                _say(f"building {name} …")
+                part = target.with_suffix(".part")
+                _run(self.folder, go, "build", *FLAGS, "-o", str(part), package)
+                part.rename(target)
+                _say(f"built {name} in {time.monotonic() - begun:.0f} s")
+        for module, pattern, folder in self.manifests:
+            source = Path(_run(self.folder, go, "list", "-m", "-f", "{{.Dir}}", module).strip())
+            (root / folder).mkdir(parents=True, exist_ok=True)
+            for file in sorted(source.glob(pattern)):
+                shutil.copyfile(file, root / folder / file.name)
+        (root / "complete").write_text("")
+
+
+PLANE = _Module("plane", HERE, PACKAGES, MANIFESTS, 13)
+KUEUE = _Module("kueue", HERE / "kueue", KUEUE_PACKAGES, KUEUE_MANIFESTS, 10)
 
 
 def _go() -> str:
@@ -124,14 +155,14 @@ def _go() -> str:
     return str(home / "bin" / "go")
 
 
-def _run(*command: str) -> str:
+def _run(folder: Path, *command: str) -> str:
     env = {
         **os.environ,
         "CGO_ENABLED": "0",
-        "GOFLAGS": "-mod=mod",
+        "GOFLAGS": "-mod=readonly",
         "GOTOOLCHAIN": os.environ.get("GOTOOLCHAIN", "local"),
     }
-    done = subprocess.run(command, cwd=HERE, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed with exit code {done.returncode}; its output is above")
     return done.stdout
