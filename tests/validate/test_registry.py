@@ -29,7 +29,7 @@ def test_every_rule_is_told_and_every_told_rule_is_registered() -> None:
 
 
 def test_every_rule_has_a_case() -> None:
-    cases = "\n".join((TABLES / name).read_text() for name in ("test_job_rules.py", "test_runtime_rules.py"))
+    cases = "\n".join((TABLES / name).read_text() for name in ("job_cases.py", "runtime_cases.py"))
     assert set(re.findall(r'\bCase\(\s*"([a-z0-9-]+)"', cases)) == set(RULES) - ELSEWHERE
 
 
@@ -37,7 +37,7 @@ def test_every_rule_has_a_case() -> None:
 def test_every_rule_names_its_source(rule: str) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule)
     assert re.search(
-        r"\((?:CRD|webhook|controller|initializers|jobset|Kubernetes|Kueue|kubeflow/|trainer )", RULES[rule]
+        r"\((?:API server|CRD|webhook|controller|initializers|jobset|Kubernetes|Kueue|kubeflow/|trainer )", RULES[rule]
     )
     assert len(RULES[rule]) < 110
 

@@ -13,13 +13,10 @@ from trainer_ops.validate.subject import Subject
 __all__ = ["RESERVED", "env_lists", "reserved_names", "trainer_references"]
 
 _POD = "spec.runtimePatches[].trainingRuntimeSpec.template.spec.replicatedJobs[].template.spec.template.spec"
-_LISTS = (
-    "spec.trainer.env",
-    "spec.initializer.dataset.env",
-    "spec.initializer.model.env",
-    f"{_POD}.containers[].env",
-    f"{_POD}.initContainers[].env",
-)
+# Trainer copies these field by field into the pod; those of patches are merged as they are.
+_COPIED = ("spec.trainer.env", "spec.initializer.dataset.env", "spec.initializer.model.env")
+_MERGED = (f"{_POD}.containers[].env", f"{_POD}.initContainers[].env")
+_SOURCES = ("secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef")
 
 # What a policy sets itself and refuses to be given; JAX's is not refused but replaced.
 RESERVED: Mapping[str, tuple[str, ...]] = {
@@ -52,30 +49,36 @@ _REFERENCE = re.compile(r"(?<!\$)(?:\$\$)*\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 
 def env_lists(manifest: Mapping[Any, Any]) -> Iterator[Finding]:
     """Names, values and sources of every variable in the TrainJob."""
-    for pattern in _LISTS:
+    for pattern in (*_COPIED, *_MERGED):
         for path, held in find(manifest, pattern):
             for i, name, item in named(held):
-                yield from _variable(f"{path}[{i}]", name, item)
+                yield from _variable(f"{path}[{i}]", name, item, pattern in _COPIED)
 
 
-def _variable(path: str, name: str, item: Mapping[Any, Any]) -> Iterator[Finding]:
+def _variable(path: str, name: str, item: Mapping[Any, Any], copied: bool) -> Iterator[Finding]:
     if "=" in name or not all(" " <= letter <= "~" for letter in name):
         reason = f"{show(name)} is no name of an environment variable"
         yield error("env-name", f"{path}.name", reason, "Use letters, digits and _")
     source = item.get("valueFrom")
     if isinstance(source, Mapping):
-        given = sorted(str(key) for key, held in source.items() if held is not None)
-        if len(given) != 1:
-            reason = f"{name} has {' and '.join(given) or 'no source'}" + (
-                ", which exclude each other" if given else ""
-            )
-            remedy = "Give one of secretKeyRef, configMapKeyRef, fieldRef, resourceFieldRef, fileKeyRef"
-            yield error("env-source", f"{path}.valueFrom", reason, remedy)
+        yield from _source(f"{path}.valueFrom", name, source, copied)
         if text(item.get("value")):
-            yield error("env-source", path, f"{name} has both value and valueFrom", "Keep one of them")
+            ignored = ": Trainer ignores value" if copied else ""
+            yield error("env-source", path, f"{name} has both value and valueFrom{ignored}", "Keep one of them")
     elif name in _SECRETS and text(item.get("value")):
         reason = f"{name} is a credential in plain text, readable by all who may read TrainJobs"
         yield warning("secret-in-clear", f"{path}.value", reason, "Use valueFrom.secretKeyRef, or secretRef")
+
+
+def _source(path: str, name: str, source: Mapping[Any, Any], copied: bool) -> Iterator[Finding]:
+    given = sorted(str(key) for key, held in source.items() if held is not None)
+    remedy = f"Give one of {', '.join(_SOURCES if copied else (*_SOURCES, 'fileKeyRef'))}"
+    if len(given) != 1:
+        reason = f"{name} has {' and '.join(given) or 'no source'}" + (", which exclude each other" if given else "")
+        yield error("env-source", path, reason, remedy)
+    elif copied and given == ["fileKeyRef"]:
+        reason = f"{name} has fileKeyRef, which Trainer drops: the pods would be refused"
+        yield error("env-source", path, reason, remedy)
 
 
 def reserved_names(subject: Subject) -> Iterator[Finding]:

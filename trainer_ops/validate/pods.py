@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from trainer_ops.validate.findings import Finding, error
+from trainer_ops.validate.findings import Finding, error, warning
 from trainer_ops.validate.peek import items, mapping, named, repeated, show, text
 
 __all__ = ["mounts", "sources_of", "tolerations", "volumes"]
@@ -17,7 +17,10 @@ def sources_of(volume: Mapping[Any, Any]) -> list[str]:
 
 
 def volumes(held: Any, path: str, base: Mapping[str, list[str]] | None = None) -> Iterator[Finding]:
-    """One source for each volume; ``base`` has the sources of volumes that it will be merged with."""
+    """Where each volume comes from; ``base`` has the sources of volumes that it will be merged with.
+
+    A volume without one becomes an emptyDir.
+    """
     for i, name, volume in named(held):
         own = sources_of(volume)
         inherited = (base or {}).get(name, [])
@@ -25,8 +28,8 @@ def volumes(held: Any, path: str, base: Mapping[str, list[str]] | None = None) -
             reason = f"{show(name)} has {' and '.join(own)}, which exclude each other"
             yield error("volume-source", f"{path}[{i}]", reason, "Keep one of them")
         elif not own and not inherited:
-            reason = f"{show(name)} does not say where it comes from"
-            yield error("volume-source", f"{path}[{i}]", reason, "Give a source, such as emptyDir: {}")
+            reason = f"{show(name)} does not say where it comes from, and will be an empty folder"
+            yield warning("volume-source", f"{path}[{i}]", reason, "Give a source; emptyDir: {} if that is meant")
         elif inherited and own and own != inherited:
             reason = f"{show(name)} is {', '.join(inherited)} in the runtime: merged it would have two sources"
             yield error("volume-source", f"{path}[{i}]", reason, "Give it another name")

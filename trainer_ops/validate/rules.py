@@ -1,9 +1,10 @@
 """All rule ids: what each says, and where upstream the rule comes from.
 
-Sources: "CRD" and "webhook" are those of kubeflow/trainer v2.3.0 (``manifests/base/crds``, ``pkg/webhooks``,
-``pkg/runtime/framework/plugins``), "controller" what its plugins do with an object that was accepted, "initializers"
-its ``pkg/initializers``; "jobset" is kubernetes-sigs/jobset v0.12; "Kubernetes" is the validation of Jobs and pods,
-which an accepted TrainJob meets later: the job then hangs with an event and no condition.
+The first word in brackets says who minds. "API server" (any object), "CRD" and "webhook" refuse the object when it is
+created; the latter two are those of kubeflow/trainer v2.3.0 (``manifests/base/crds``, ``pkg/webhooks``,
+``pkg/runtime/framework/plugins``). All others let it pass: "controller" is what Trainer's plugins do with an object
+that was accepted, "initializers" its ``pkg/initializers``; "jobset" (kubernetes-sigs/jobset v0.12) and "Kubernetes"
+(validation of Jobs and pods) refuse what is made of it: the TrainJob then hangs with an event and no condition.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from types import MappingProxyType
 __all__ = ["RULES"]
 
 _OBJECT = {
-    "manifest-type": "a manifest is a mapping (Kubernetes)",
-    "api-version": "apiVersion is trainer.kubeflow.org/v1alpha1 (Kubernetes)",
-    "kind": "kind is the one that is checked for (Kubernetes)",
-    "v1-kind": "a job of the v1 training operator or the MPI operator: migrate it (kubeflow/training-operator v1.9)",
-    "name-missing": "metadata.name may be left out here, but not with kubectl (Kubernetes)",
+    "manifest-type": "a manifest is a mapping (API server)",
+    "api-version": "apiVersion is trainer.kubeflow.org/v1alpha1 (API server)",
+    "kind": "kind is the one that is checked for (API server)",
+    "v1-kind": "a job of the v1 training operator or the MPI operator: migrate it (API server: another API)",
+    "name-missing": "metadata.name may be left out here, but not with kubectl (API server)",
     "name-format": "names are DNS labels that start with a letter (CRD: CEL on metadata.name)",
     "name-too-long": "pod names made from the name fit 63 characters (jobset: webhook; trainer #2735)",
-    "generate-name": "generateName makes another name at every create, so a retry is a second training (Kubernetes)",
-    "namespace-format": "namespaces are DNS labels (Kubernetes)",
-    "label-syntax": "label keys and values have Kubernetes' form (Kubernetes)",
-    "annotation-key": "annotation keys have the form of label keys (Kubernetes)",
-    "resource-version": "an object to be created has no resourceVersion (Kubernetes)",
+    "generate-name": "generateName makes another name at every create, so a retry is a second training (API server)",
+    "namespace-format": "namespaces are DNS labels (API server)",
+    "label-syntax": "label keys and values have Kubernetes' form (API server)",
+    "annotation-key": "annotation keys have the form of label keys (API server)",
+    "resource-version": "an object to be created has no resourceVersion (API server)",
     "status-given": "status is dropped at creation (CRD: subresource)",
 }
 
 _SCHEMA = {
     "unknown-field": "no field of that name (CRD; refused with fieldValidation=Strict, else dropped)",
-    "replaced-field": "podSpecOverrides and podTemplateOverrides became runtimePatches in 2.2 (trainer v2.2.0)",
+    "replaced-field": "podSpecOverrides and podTemplateOverrides became runtimePatches in 2.2 (CRD)",
     "not-patchable": "a field of the runtime that runtimePatches cannot carry (CRD: PodSpecPatch, ContainerPatch)",
     "moved-field": "a known field in the wrong place, or of an earlier API (CRD)",
     "wrong-type": "values have the type of their field (CRD)",
@@ -55,14 +56,14 @@ _SPEC = {
 
 _TRAINER = {
     "num-nodes": "numNodes 0 makes a Job of no pods, which trains nothing (controller; trainer #3809)",
-    "num-proc-per-node": "numProcPerNode is at least 1 (webhook: Flux; torchrun and mpirun refuse 0; trainer #3809)",
+    "num-proc-per-node": "numProcPerNode is at least 1 (webhook: Flux; torchrun and mpirun refuse 0, #3809)",
     "num-proc-ignored": "jax, xgboost and plain runtimes have no use for numProcPerNode (controller)",
     "image-format": "image references have a form; the pod waits in InvalidImageName for ever (Kubernetes)",
     "image-missing": "a container has an image (Kubernetes: Job validation)",
     "trainer-ignored": "without a job and container that spec.trainer controls, it is dropped silently (controller)",
     "trainer-missing": "without spec.trainer nodes get no PET_*, JAX_*, DMLC_* environment (controller)",
     "env-name": "names of environment variables are printable ASCII without = (Kubernetes)",
-    "env-source": "an environment variable has a value or exactly one source (Kubernetes)",
+    "env-source": "a variable has a value or one source, no fileKeyRef (Kubernetes; controller: apply.EnvVar drops)",
     "env-reserved": "PET_*, OMPI_MCA_* and DMLC_* are set by the runtime's policy (webhook: Torch, MPI, XGBoost)",
     "env-overrides": "JAX_* in trainer.env replaces what the policy sets, without a word (controller)",
     "env-reference": "$(NAME) sees only what is defined before it; PET_* comes after (controller; Kubernetes)",
@@ -89,12 +90,12 @@ _INITIALIZER = {
 
 _PATCHES = {
     "patch-manager": "a patch's manager is a path with a domain (webhook: IsDomainPrefixedPath)",
-    "patch-job": "patched jobs exist in the runtime (webhook: JobSet plugin)",
-    "patch-container": "patched containers exist in the runtime's job (webhook: JobSet plugin)",
+    "patch-job": "patched jobs exist, else one without containers is added (jobset: CRD; the webhook sees it merged)",
+    "patch-container": "patched containers exist, else one without image is added (Kubernetes: Job validation)",
     "patch-env": "env of node and of the initializers is set by trainer.env and initializer.*.env (webhook)",
     "mount-without-volume": "a mount names a volume of its pod (Kubernetes: Job validation)",
     "mount-path": "mount paths of a container are different, and have no colon (Kubernetes)",
-    "volume-source": "a volume has exactly one source, also after merging with the runtime's (Kubernetes)",
+    "volume-source": "a volume has one source, also after merging with the runtime's; none is emptyDir (Kubernetes)",
     "toleration": "operators and effects of tolerations go together (Kubernetes)",
 }
 
@@ -113,10 +114,10 @@ _POLICIES = {
 }
 
 _RUNTIME = {
-    "runtime-name": "a runtime's name is a DNS subdomain (Kubernetes)",
-    "runtime-empty": "spec and template are not empty, and have jobs (CRD: minProperties; jobset)",
+    "runtime-name": "a runtime's name is a DNS subdomain (API server)",
+    "runtime-empty": "a runtime has jobs: a JobSet without any waits for ever (CRD: minProperties; jobset)",
     "runtime-policies": "at most one of torch, mpi, jax, xgboost, flux (CRD: CEL)",
-    "runtime-num-proc": "numProcPerNode in mpi and flux is at least 1 (CRD: CEL)",
+    "runtime-num-proc": "numProcPerNode is at least 1 (CRD: CEL for flux; mpirun refuses hosts of no slots)",
     "runtime-replicas": "jobs with an ancestor label have one replica (webhook: runtimes)",
     "runtime-container": "jobs with an ancestor label have the container of that step (webhook: runtimes)",
     "runtime-ancestors": "exactly one job is the trainer's (controller)",
