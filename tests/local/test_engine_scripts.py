@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from pathlib import Path
 from typing import Any
@@ -142,39 +141,37 @@ def test_one_that_never_ends_can_be_cancelled(engine: Any, gone: Any) -> None:
 
 
 def test_children_do_not_outlive_their_node(engine: Any, gone: Any) -> None:
+    """Below it, in another session, without the marker, daemonized: each prints its pid."""
     code = """
     import os, subprocess, sys
-    subprocess.Popen(["sleep", "600"])
-    subprocess.Popen(["sleep", "600"], start_new_session=True)
-    subprocess.Popen(["env", "-i", "sleep", "600"])
+    show = ["sh", "-c", "echo $$; exec sleep 600"]
+    subprocess.Popen(show)
+    subprocess.Popen(show, start_new_session=True)
+    subprocess.Popen(["env", "-i", *show])
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            os.execvpe("sleep", ["sleep", "600"], {"PATH": os.environ["PATH"]})
+            os.execvpe("sh", show, {"PATH": os.environ["PATH"]})
         os._exit(0)
     os.wait()
-    print("done", flush=True)
+    while open("/proc/self/fd/1").read().count("\\n") < 4:
+        pass
     """
     uid = engine.create("litter", code, nodes=2)
     engine.finished("litter")
     assert engine.state("litter").phase is Phase.SUCCEEDED
     engine.settled(uid)
     gone(uid)
-    assert not [p for p in _sleepers() if "600" in p]
+    pids = [int(line) for index in (0, 1) for line in engine.lines("litter", index)]
+    assert len(pids) == 8
+    assert not [pid for pid in pids if _is_ours(pid)]
 
 
-def _sleepers() -> list[str]:
-    """Command lines of sleep processes whose parent is init: what nobody looks after."""
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            if name.isdigit() and Path(f"/proc/{name}/comm").read_text() == "sleep\n":
-                line = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-                if Path(f"/proc/{name}/stat").read_text().rpartition(") ")[2].split()[1] == "1":
-                    found.append(line)
-        except OSError:
-            continue
-    return found
+def _is_ours(pid: int) -> bool:
+    try:
+        return b"sleep\x00600" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def test_output_of_a_node_is_complete_when_its_run_is_over(engine: Any) -> None:

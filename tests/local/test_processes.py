@@ -3,20 +3,32 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trainer_ops.local import processes, reaper, surroundings
+from trainer_ops.local.objects import new_uid
 
 
-def sleeper(**env: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(["sleep", "600"], env={"PATH": os.environ["PATH"], **env})
+@contextmanager
+def sleeper(**env: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "600"], env={"PATH": os.environ["PATH"], **env}, start_new_session=True) as child:
+        try:
+            # While a program is being loaded, its environment is empty.
+            while any(processes.marker_of(child.pid, name) != value for name, value in env.items()):
+                time.sleep(0.001)
+            yield child
+        finally:
+            child.kill()
 
 
 def test_a_process_is_known_by_pid_and_start(wait_until: Any) -> None:
-    child = sleeper()
-    with child:
+    with sleeper() as child:
         start = processes.start_mark(child.pid)
         assert processes.is_alive(child.pid, start)
         assert not processes.is_alive(child.pid, start + "0")
@@ -33,8 +45,8 @@ def test_the_snapshot_agrees_with_psutil() -> None:
 
 
 def test_without_proc_psutil_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    child = sleeper(**{processes.ENV_JOB: "uid-1"})
-    with child:
+    uid = new_uid()
+    with sleeper(**{processes.ENV_JOB: uid}) as child:
         fast = (processes.process(child.pid), processes.marker_of(child.pid))
         monkeypatch.setattr(processes, "ON_LINUX", False)
         slow = (processes.process(child.pid), processes.marker_of(child.pid))
@@ -42,8 +54,7 @@ def test_without_proc_psutil_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> 
         assert slow[0] is not None
         assert (fast[0].ppid, fast[0].session, fast[1]) == (slow[0].ppid, slow[0].session, slow[1])
         assert child.pid in processes.snapshot()
-        assert [p.pid for p in processes.marked("uid-1")] == [child.pid]
-        child.kill()
+        assert [p.pid for p in processes.marked(uid)] == [child.pid]
     assert processes.process(child.pid) is None
     assert processes.marker_of(child.pid) == ""
 
@@ -59,24 +70,28 @@ def test_names_with_brackets_and_spaces_do_not_confuse(tmp_path: Any) -> None:
 
 
 def test_relatives_of_another_training_are_spared() -> None:
-    """A noted session is killed without its marker too, but not what carries another one's."""
-    mine, other, bare = sleeper(**{processes.ENV_JOB: "u1"}), sleeper(**{processes.ENV_JOB: "u2"}), sleeper()
-    with mine, other, bare:
-        victims = reaper._victims("u1", [], os.getpid(), set())()
-        pids = {p.pid for p in victims}
+    """What descends from the supervisor is killed without a marker too, but not what carries another one's."""
+    names = {processes.ENV_JOB: "u1"}, {processes.ENV_JOB: "u2"}
+    with sleeper(**names[0]) as mine, sleeper(**names[1]) as other, sleeper() as bare:
+        pids = {p.pid for p in reaper._victims("u1", [], os.getpid(), set(), folder="/none")()}
         assert {mine.pid, bare.pid} <= pids
         assert other.pid not in pids
-        for child in (mine, other, bare):
-            child.kill()
+
+
+def test_what_writes_a_log_is_known_without_marker_and_parent(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    with (folder / "log").open("wb") as log, subprocess.Popen(["sleep", "600"], env={}, stdout=log) as child:
+        assert [p.pid for p in reaper._victims("u", [], None, set(), folder=str(folder))()] == [child.pid]
+        assert reaper._victims("u", [], None, set(), folder=str(tmp_path / "jo"))() == []
+        child.kill()
 
 
 def test_a_number_that_was_given_away_is_no_session_of_ours() -> None:
-    child = subprocess.Popen(["sleep", "600"], start_new_session=True, env={})
-    with child:
+    with sleeper() as child:
         start = processes.start_mark(child.pid)
-        assert [p.pid for p in reaper._victims("u", [(child.pid, start)], None, set())()] == [child.pid]
-        assert reaper._victims("u", [(child.pid, "1")], None, set())() == []
-        child.kill()
+        assert [p.pid for p in reaper._victims("u", [(child.pid, start)], None, set(), folder="/none")()] == [child.pid]
+        assert reaper._victims("u", [(child.pid, "1")], None, set(), folder="/none")() == []
 
 
 def test_kill_all_gives_up_on_what_does_not_die() -> None:

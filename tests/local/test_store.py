@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -163,6 +164,14 @@ def test_threads_and_forks_share_it(store: Store) -> None:
     assert os.waitpid(child, 0)[1] == 0
     with store.write() as connection:
         assert records.bump(connection, "queue") == 351
+
+
+def test_a_root_that_was_removed_is_another_one(store: Store) -> None:
+    add(store, "a")
+    shutil.rmtree(store.root)
+    with store.read() as connection:
+        assert records.live_job(connection, "a") is None
+    add(store, "a")
 
 
 def test_uids_are_uuids() -> None:

@@ -5,6 +5,7 @@
 so that ``status`` judges both alike. A root folder holds::
 
     state.db                     TrainJobs, pods, events, claims (SQLite, WAL: a local file system)
+    reaper.lock                  held by whoever ends a TrainJob that lost its supervisor
     runtimes/*.yaml              optional: more (Cluster)TrainingRuntimes
     checkpoints/<run key>/       TRAINER_OPS_CHECKPOINT_DIR where the request names none; outlives the TrainJob
     jobs/<uid>/                  everything of one TrainJob, gone with it

@@ -1,9 +1,10 @@
 """The machine's processes: who is alive, who belongs to a TrainJob, and how to end all of them for sure.
 
 A process belongs to a TrainJob when it descends from the job's supervisor, is in the session of one of its containers,
-or carries the job's marker in its environment. Each of these alone can be shaken off (a daemon leaves the tree and the
-session, ``env -i`` drops the marker), hence all three. On Linux everything is read from /proc, which takes a few
-milliseconds and no import; elsewhere psutil answers. May import: the standard library, psutil (late).
+carries the job's marker in its environment, or writes one of its logs. Each of these alone can be shaken off (a daemon
+leaves the tree and the session, ``env -i`` drops the marker), hence all of them. On Linux everything is read from
+/proc, which takes a few milliseconds and no import; elsewhere psutil answers. May import: the standard library,
+psutil (late).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = [
     "process",
     "snapshot",
     "start_mark",
+    "writes_below",
 ]
 
 # In the environment of every process that the engine starts: the TrainJob's uid, and which run of which container.
@@ -113,6 +115,20 @@ def marker_of(pid: int, name: str = ENV_JOB) -> str:
     return next((p[len(head) :].decode("utf-8", "replace") for p in text.split(b"\0") if p.startswith(head)), "")
 
 
+def writes_below(pid: int, folder: str) -> bool:
+    """Whether stdout or stderr of that process is a file below the folder. Known on Linux only.
+
+    What has no marker and whose parent was killed before anybody noted it can still be told by its log.
+    """
+    for fd in (1, 2) if ON_LINUX else ():
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{fd}").startswith(folder + "/"):
+                return True
+        except OSError:
+            continue
+    return False
+
+
 def marked(job_uid: str) -> list[Process]:
     """The processes whose environment names this TrainJob; supervisor and guard are among them."""
     return [p for p in snapshot().values() if marker_of(p.pid) == job_uid]
@@ -132,16 +148,26 @@ def descendants(pid: int, among: dict[int, Process]) -> list[Process]:
     return found
 
 
-def kill_all(select: Callable[[], Iterable[Process]], *, seconds: float = 5.0, pause: float = 0.005) -> bool:
+def kill_all(
+    select: Callable[[], Iterable[Process]], *, seconds: float = 5.0, pause: float = 0.005, looks: int = 1
+) -> bool:
     """SIGKILL whatever ``select`` finds, again and again until it finds nothing: a process may fork while it is killed.
+
+    Args:
+        select: finds them.
+        seconds: when to give up.
+        pause: between two looks, in seconds.
+        looks: how often in a row nothing must be found: while a program is being loaded, its environment is empty.
 
     Returns:
         False when some were left after that many seconds (a process in an uninterruptible system call).
     """
     end = time.monotonic() + seconds
+    empty = 0
     while True:
         found = list(select())
-        if not found:
+        empty = 0 if found else empty + 1
+        if empty >= looks:
             return True
         if time.monotonic() > end:
             return False

@@ -6,10 +6,12 @@ after ``heal``. May import: ``store``, ``records``, ``objects``, ``processes``, 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from trainer_ops.local import processes, records
@@ -109,12 +111,31 @@ def reap(store: Store, uid: str, why: str, *, claim: int | None, below: int | No
         claim: the pid of the supervisor that is gone (None: there never was one); with another one nothing happens.
         below: also kill what descends from this process (which is spared): guard or supervisor.
     """
+    with _one_at_a_time(store):
+        _reap(store, uid, why, claim, below)
+    store.touch(uid)
+
+
+@contextmanager
+def _one_at_a_time(store: Store) -> Iterator[None]:
+    """Two who reap the same at once: the later could kill what was started anew after the earlier."""
+    try:
+        lock = os.open(f"{store.root}/reaper.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise store.unusable(error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _reap(store: Store, uid: str, why: str, claim: int | None, below: int | None) -> None:
     with store.read() as connection:
         row = records.job_by_uid(connection, uid)
-        noted = records.processes_of(connection, uid)
     if row is None or row["claim_pid"] != claim:
         return
-    kill_job(uid, noted, below=below)
+    kill_job(store, uid, below=below)
     with store.write() as connection:
         row = records.job_by_uid(connection, uid)
         if row is None or row["claim_pid"] != claim:
@@ -123,19 +144,23 @@ def reap(store: Store, uid: str, why: str, *, claim: int | None, below: int | No
             _settle(connection, row, why)
     if row["want"] == "delete":
         remove(store, uid)
-    store.touch(uid)
 
 
-def kill_job(uid: str, noted: list[tuple[int, str]], *, below: int | None = None, spare: tuple[int, ...] = ()) -> bool:
-    """SIGKILL every process of a TrainJob: marked, in a noted session, or below that process.
+def kill_job(store: Store, uid: str, *, below: int | None = None, spare: tuple[int, ...] = ()) -> bool:
+    """SIGKILL every process of a TrainJob: marked, in a noted session, writing its logs, or below that process.
 
     Returns:
         False when some would not die.
     """
-    return processes.kill_all(_victims(uid, noted, below, {os.getpid(), *spare}))
+    with store.read() as connection:
+        noted = records.processes_of(connection, uid)
+    select = _victims(uid, noted, below, {os.getpid(), *spare}, folder=store.folder(uid))
+    return processes.kill_all(select, looks=1 if below else 2)
 
 
-def _victims(uid: str, noted: list[tuple[int, str]], below: int | None, spare: set[int]) -> Callable[[], list[Process]]:
+def _victims(
+    uid: str, noted: list[tuple[int, str]], below: int | None, spare: set[int], *, folder: str
+) -> Callable[[], list[Process]]:
     starts = dict(noted)
 
     def select() -> list[Process]:
@@ -146,7 +171,8 @@ def _victims(uid: str, noted: list[tuple[int, str]], below: int | None, spare: s
         return [
             p
             for p in everything.values()
-            if p.pid not in spare and _belongs(p, uid, p.session in sessions or p.pid in under)
+            if p.pid not in spare
+            and _belongs(p, uid, p.session in sessions or p.pid in under or processes.writes_below(p.pid, folder))
         ]
 
     return select

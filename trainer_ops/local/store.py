@@ -102,6 +102,7 @@ class Store:
         self._make = make
         self.root = os.path.abspath(root)
         self._idle: list[sqlite3.Connection] = []
+        self._file: tuple[int, int] | None = None  # which file they have open: a root may be removed and made again
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
@@ -172,7 +173,7 @@ class Store:
         try:
             connection = self._borrow()
         except (sqlite3.Error, OSError) as error:
-            raise self._unusable(error) from error
+            raise self.unusable(error) from error
         try:
             connection.execute(begin)
             yield connection
@@ -180,13 +181,14 @@ class Store:
         except sqlite3.IntegrityError:
             raise  # a rule of the schema: the caller knows which
         except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
-            raise self._unusable(error) from error
+            raise self.unusable(error) from error
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             self._give_back(connection)
 
-    def _unusable(self, error: Exception) -> BackendError:
+    def unusable(self, error: Exception) -> BackendError:
+        """What to raise when files under the root cannot be used."""
         return Unreachable(
             f"the engine's state at {self.root} cannot be used: {error}",
             remedy="Look at the disk's free space and the folder's permissions; the trainings go on meanwhile",
@@ -197,9 +199,25 @@ class Store:
             if self._pid != os.getpid():
                 _ABANDONED.extend(self._idle)
                 self._idle, self._pid = [], os.getpid()
-            if self._idle:
-                return self._idle.pop()
-        return self._open()
+            stale = []
+            if self._idle and self._file != self._identity():
+                stale, self._idle = self._idle, []
+            idle = self._idle.pop() if self._idle else None
+        for connection in stale:
+            connection.close()
+        if idle is not None:
+            return idle
+        opened = self._open()
+        with self._lock:
+            self._file = self._identity()
+        return opened
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(f"{self.root}/state.db")
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         with self._lock:

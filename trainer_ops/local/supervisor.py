@@ -360,9 +360,7 @@ class Supervisor:
 
     def _sweep(self) -> None:
         """End whatever is left of this TrainJob, daemons included."""
-        with self.store.read() as connection:
-            noted = records.processes_of(connection, self.uid)
-        reaper.kill_job(self.uid, noted, below=os.getpid(), spare=(self._guard,))
+        reaper.kill_job(self.store, self.uid, below=os.getpid(), spare=(self._guard,))
 
     def _leave(self) -> None:
         """Stop this process and wake those that wait for a place."""
