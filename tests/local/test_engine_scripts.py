@@ -141,10 +141,10 @@ def test_one_that_never_ends_can_be_cancelled(engine: Any, gone: Any) -> None:
 
 
 def test_children_do_not_outlive_their_node(engine: Any, gone: Any) -> None:
-    """Below it, in another session, without the marker, daemonized: each prints its pid."""
+    """Below it, in another session, without the marker, daemonized: each prints its pid (``$$`` is Kubernetes' for ``$``)."""
     code = """
     import os, subprocess, sys
-    show = ["sh", "-c", "echo $$; exec sleep 600"]
+    show = ["sh", "-c", "echo $$$$; exec sleep 600"]
     subprocess.Popen(show)
     subprocess.Popen(show, start_new_session=True)
     subprocess.Popen(["env", "-i", *show])
