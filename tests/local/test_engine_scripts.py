@@ -141,7 +141,7 @@ def test_one_that_never_ends_can_be_cancelled(engine: Any, gone: Any) -> None:
 
 
 def test_children_do_not_outlive_their_node(engine: Any, gone: Any) -> None:
-    """Below it, in another session, without the marker, daemonized: each prints its pid (``$$`` is Kubernetes' for ``$``)."""
+    """Below it, in another session, without the marker, daemonized: each prints its pid."""
     code = """
     import os, subprocess, sys
     show = ["sh", "-c", "echo $$$$; exec sleep 600"]
