@@ -12,7 +12,8 @@ import pytest
 
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.local.catalogue import builtin
-from trainer_ops.local.plan import DIFFERENCES, JobPlan, Place, StepPlan, plan
+from trainer_ops.local.plan import JobPlan, Place, StepPlan, plan
+from trainer_ops.local.plan_differences import DONE, FOUND
 from trainer_ops.model.runtime import TrainingRuntime
 
 Raw = dict[str, Any]
@@ -241,6 +242,27 @@ def test_patches_that_mean_something_are_applied() -> None:
     assert mine.raw == before
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param(["NEW"], ["NEW", "A", "B"], id="new ones come first"),
+        pytest.param(["B"], ["A", "B"], id="an old one stays in its place"),
+        pytest.param(["B", "NEW"], ["A", "B", "NEW"], id="a new one after an old one"),
+        pytest.param(["NEW", "B"], ["NEW", "A", "B"], id="a new one before an old one"),
+        pytest.param(["B", "A"], ["B", "A"], id="the patch's order wins"),
+        pytest.param([], ["A", "B"], id="nothing"),
+    ],
+)
+def test_a_patch_orders_the_environment_as_the_api_machinery_does(names: list[str], expected: list[str]) -> None:
+    helper = {"name": "helper", "command": ["help"], "env": [{"name": n, "value": "old"} for n in ("A", "B")]}
+    env = [{"name": name, "value": "new"} for name in names]
+    patched = trainjob({}, runtimePatches=[patch("node", spec={"containers": [{"name": "helper", "env": env}]})])
+    planned = plan(patched, own(job("node", {"name": "node"}, helper, ancestor="trainer")), place=PLACE)
+    found = {name: value for name, value in planned.pods[0].containers[1].env.items() if value in ("old", "new")}
+    assert list(found) == expected
+    assert [name for name, value in found.items() if value == "new"] == [n for n in expected if n in names]
+
+
 def test_a_host_path_is_found_where_it_is() -> None:
     spec = {
         "volumes": [{"name": "big", "hostPath": {"path": "/srv/big"}}],
@@ -414,9 +436,12 @@ def test_host_names_of_the_job_are_on_loopback_here() -> None:
 
 
 def test_differences_are_named_once_each() -> None:
-    names = [name for name, _ in DIFFERENCES]
+    names = [name for name, _ in DONE]
     assert len(set(names)) == len(names)
-    assert all(why for _, why in DIFFERENCES)
+    assert all(why for _, why in DONE)
+    found = [(row.what, row.cluster) for row in FOUND]
+    assert len(set(found)) == len(found)
+    assert all(row.why for row in FOUND)
 
 
 IMPURE = {

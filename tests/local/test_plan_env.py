@@ -284,6 +284,14 @@ def test_references_are_resolved(source: Raw, expected: str) -> None:
     assert env_of(plan(job, custom({"torch": {}}), place=place))["X"] == expected
 
 
+@pytest.mark.parametrize(("policy", "expected"), [(None, "4"), ({}, "2"), ({"torch": {}}, "2")])
+def test_resources_reach_no_pod_without_a_policy(policy: Raw | None, expected: str) -> None:
+    place = Place("/j", {}, "/py", 1, "/d", "/m", cpu_count=4)
+    env = [{"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]
+    planned = plan(trainjob(env=env, resourcesPerNode={"limits": {"cpu": 2}}), custom(policy), place=place)
+    assert env_of(planned)["CPUS"] == expected
+
+
 @pytest.mark.parametrize(
     ("source", "path"),
     [

@@ -1,7 +1,7 @@
 """TrainJob + runtime -> processes. Pure.
 
 What Trainer's plugins, JobSet, the Job controller and the kubelet would make of a TrainJob, with loopback addresses
-and a free port in place of pod names and 29500. ``plan_notes.DIFFERENCES`` lists what is not as on a cluster, and why.
+and a free port in place of pod names and 29500. ``plan_differences`` lists what is not as on a cluster, and why.
 """
 
 from __future__ import annotations
@@ -13,15 +13,25 @@ from typing import Any, Literal
 
 from trainer_ops.local import plan_env, plan_fetch
 from trainer_ops.local.plan_env import Entry, PodFacts, entries, upsert
+from trainer_ops.local.plan_labels import labels_of
 from trainer_ops.local.plan_mpi import Mpi, differing, mpi_of, per_host_option
-from trainer_ops.local.plan_notes import DIFFERENCES, notes
-from trainer_ops.local.plan_template import TRAINER, Raw, Template, proc_resources, refuse, slots_per_node, templates
+from trainer_ops.local.plan_notes import notes
+from trainer_ops.local.plan_template import (
+    TRAINER,
+    Raw,
+    Template,
+    has_policy,
+    proc_resources,
+    refuse,
+    slots_per_node,
+    templates,
+)
 from trainer_ops.local.plan_text import Rewrite, expand
 from trainer_ops.local.plan_values import LOOPBACK, ContainerPlan, JobPlan, Place, PodPlan, Role, StepPlan
 from trainer_ops.model import keys
 from trainer_ops.model.runtime import TrainingRuntime
 
-__all__ = ["DIFFERENCES", "LOOPBACK", "ContainerPlan", "JobPlan", "Place", "PodPlan", "Role", "StepPlan", "plan"]
+__all__ = ["LOOPBACK", "ContainerPlan", "JobPlan", "Place", "PodPlan", "Role", "StepPlan", "plan"]
 
 
 def plan(trainjob: Mapping[str, Any], runtime: TrainingRuntime, *, place: Place) -> JobPlan:
@@ -191,25 +201,17 @@ class _Planner:
         return PodPlan(template.name, index, facts.name, hostname, containers, facts.labels, facts.annotations)
 
     def _facts(self, template: Template, index: int, name: str) -> PodFacts:
-        common = {
-            keys.LABEL_JOBSET_NAME: self.name,
-            keys.LABEL_REPLICATED_JOB: template.name,
-            keys.LABEL_RESTART_ATTEMPT: str(self.place.attempt),
-            "jobset.sigs.k8s.io/job-index": "0",
-            "jobset.sigs.k8s.io/replicatedjob-replicas": "1",
-            keys.COMPLETION_INDEX: str(index),
-        }
-        labels = {**template.labels, **common, keys.LABEL_JOB_NAME: f"{self.name}-{template.name}-0"}
+        labels, annotations = labels_of(self.name, self.templates, template, index, self.place)
         resources = {
             str(c.get("name")): self._asked(template, c) for c in (*template.init_containers, *template.containers)
         }
-        return PodFacts(name, labels, {**template.annotations, **common}, resources, self.place)
+        return PodFacts(name, labels, annotations, resources, self.place)
 
     def _asked(self, template: Template, container: Raw) -> Raw:
-        """A container's resources, the TrainJob's merged in where Trainer does."""
+        """A container's resources, the TrainJob's merged in where Trainer does: not without an mlPolicy."""
         base = container.get("resources") or {}
         own = (self.trainer or {}).get("resourcesPerNode")
-        if own and self._is_node(template, container):
+        if own and self._is_node(template, container) and has_policy(self.runtime):
             return {part: {**(base.get(part) or {}), **(own.get(part) or {})} for part in ("requests", "limits")}
         return dict(base)
 
@@ -245,7 +247,8 @@ class _Planner:
             return None
         result = f"{self.place.job_dir}/results/{facts.name}.{name}"
         own = {key: self.rewrite(value) for key, value in known.items()}
-        env = {**self._base(template, hostname), **own, keys.ENV_RESULT_PATH: result}
+        below = {key: value for key, value in self._base(template, hostname).items() if key not in own}
+        env = {**below, **own, keys.ENV_RESULT_PATH: result}
         where = raw.get("workingDir")
         return ContainerPlan(name, argv, env, where and self.rewrite(where), init, role, result)
 

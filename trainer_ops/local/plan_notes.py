@@ -1,4 +1,4 @@
-"""What is not as on a cluster: in general (``DIFFERENCES``) and in one TrainJob (``notes``)."""
+"""What is not as on a cluster in one TrainJob; ``plan_differences`` says it in general."""
 
 from __future__ import annotations
 
@@ -9,31 +9,10 @@ from trainer_ops.local.plan_template import Raw, Template
 from trainer_ops.model import keys
 from trainer_ops.model.runtime import TrainingRuntime
 
-__all__ = ["DIFFERENCES", "INITIALIZER_VOLUME", "notes"]
+__all__ = ["INITIALIZER_VOLUME", "notes"]
 
 # The volume that Trainer's runtimes share between initializers and nodes; here two folders of the TrainJob.
 INITIALIZER_VOLUME = "initializer"
-
-# (name, how and why): what the engine does otherwise than a cluster with Trainer 2.3.
-DIFFERENCES: tuple[tuple[str, str], ...] = (
-    ("image", "not used: this machine's programs run, the interpreter's own folder first in PATH"),
-    ("entrypoint", "unknown without the image: a TrainJob that has no command and no args is refused"),
-    ("addresses", "PET_MASTER_ADDR, DMLC_TRACKER_URI and JAX_COORDINATOR_ADDRESS are on 127.0.0.1"),
-    ("ports", "a free port of the TrainJob stands for 29500; where code has 29500 built in, two trainings collide"),
-    ("host names", "pod names with the job's domain become 127.0.0.1 in command, args and env; nowhere else"),
-    ("volumes", "only hostPath and Trainer's initializer volume; paths are rewritten in command, args and env only"),
-    ("initializers", "fetch file:// and hf://; every built-in runtime has them, unlike Trainer's (trainer #2886)"),
-    ("secrets", "there are no Secrets and ConfigMaps: references that are not optional are refused"),
-    ("resources", "not reserved, not limited; but PET_NPROC_PER_NODE, DMLC_NUM_WORKER and MPI's slots follow them"),
-    ("scheduling", "nodeSelector, affinity, tolerations, gang scheduling and securityContext have no meaning"),
-    ("restarts", "built-in runtimes restart nothing without max_restarts; Trainer's restart six times"),
-    ("probes", "probes and lifecycle hooks are not run: a container is ready once it runs"),
-    ("torchtune", "`tune run` without a recipe is refused: Trainer completes it from its own images"),
-    ("mpi hosts", "one host with all the slots: --host chooses none, MPI_COMM_TYPE_SHARED is everybody, -N is refused"),
-    ("mpi env", "every variable of the launcher reaches every rank; over ssh only those named by -x would"),
-    ("mpi sshd", "node pods run a stand-in for sshd, whatever their command says"),
-    ("mpi binding", "ranks are not bound to cores and yield when idle: the nodes share the machine"),
-)
 
 _POD = (
     "nodeSelector",

@@ -12,7 +12,7 @@ from trainer_ops.local.plan_text import gpus
 from trainer_ops.model import keys
 from trainer_ops.model.runtime import ReplicatedJob, TrainingRuntime
 
-__all__ = ["TRAINER", "Raw", "Template", "proc_resources", "refuse", "slots_per_node", "templates"]
+__all__ = ["TRAINER", "Raw", "Template", "has_policy", "proc_resources", "refuse", "slots_per_node", "templates"]
 
 Raw = Mapping[str, Any]
 TRAINER = "trainer"
@@ -36,6 +36,7 @@ class Template:
         labels: of the pod template.
         annotations: of the pod template.
         path: how an error names this job.
+        group: JobSet's ``groupName``.
     """
 
     job: ReplicatedJob
@@ -44,6 +45,7 @@ class Template:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     path: str
+    group: str = "default"
 
     @property
     def name(self) -> str:
@@ -81,15 +83,17 @@ def templates(trainjob: Raw, runtime: TrainingRuntime) -> tuple[tuple[Template, 
     """
     raws = ((runtime.raw.get("spec") or {}).get("template") or {}).get("spec", {}).get("replicatedJobs") or ()
     pods = {raw["name"]: copy.deepcopy(_pod(raw)) for raw in raws}
+    groups = {raw["name"]: str(raw.get("groupName") or "default") for raw in raws}
     ignored = _patch(trainjob, pods)
-    return tuple(_template(job, pods[job.name], trainjob, runtime) for job in runtime.jobs), ignored
+    made = (_template(job, pods[job.name], groups[job.name], trainjob, runtime) for job in runtime.jobs)
+    return tuple(made), ignored
 
 
 def _pod(raw: Raw) -> dict[str, Any]:
     return dict(((raw.get("template") or {}).get("spec") or {}).get("template") or {})
 
 
-def _template(job: ReplicatedJob, pod: Raw, trainjob: Raw, runtime: TrainingRuntime) -> Template:
+def _template(job: ReplicatedJob, pod: Raw, group: str, trainjob: Raw, runtime: TrainingRuntime) -> Template:
     path = f'runtime "{runtime.name}", job {job.name}'
     if job.replicas != 1 and job.ancestor == "":
         raise refuse(f"{path}: replicas", f"{job.replicas} copies of a job are not supported here", "Use parallelism.")
@@ -101,14 +105,14 @@ def _template(job: ReplicatedJob, pod: Raw, trainjob: Raw, runtime: TrainingRunt
         meta.get("labels") or {},
         meta.get("annotations") or {},
         path,
+        group,
     )
 
 
 def _count(job: ReplicatedJob, trainjob: Raw, runtime: TrainingRuntime) -> int:
     """Pods of a job; the rules of Trainer's policy plugins (v2.3.0)."""
     nodes = _trainer(trainjob).get("numNodes")
-    has_policy = bool((runtime.raw.get("spec") or {}).get("mlPolicy"))
-    count = runtime.num_nodes if job.ancestor == TRAINER and has_policy else job.parallelism
+    count = runtime.num_nodes if job.ancestor == TRAINER and has_policy(runtime) else job.parallelism
     if runtime.policy == "mpi":
         if job.name == keys.STEP_NODE and nodes is not None:
             # One of the nodes is the launcher; but a job of one node still gets one beside it (trainer #3954).
@@ -118,6 +122,11 @@ def _count(job: ReplicatedJob, trainjob: Raw, runtime: TrainingRuntime) -> int:
     if count < 1:
         raise refuse("spec.trainer.numNodes", f"{count} is not at least 1", "Give 1 or more.")
     return count
+
+
+def has_policy(runtime: TrainingRuntime) -> bool:
+    """Whether the runtime has an ``mlPolicy``, be it empty: numNodes and resources follow it."""
+    return (runtime.raw.get("spec") or {}).get("mlPolicy") is not None
 
 
 def _trainer(trainjob: Raw) -> Raw:
@@ -185,6 +194,8 @@ def _patch_pod(pod: dict[str, Any], patch: Raw, path: str) -> list[str]:
     for part in ("initContainers", "containers"):
         for k, container in enumerate(new.get(part) or ()):
             _patch_container(spec.get(part) or (), container, f"{path}.{part}[{k}]")
+        if new.get(part):
+            spec[part] = _merged(spec[part], [{"name": container["name"]} for container in new[part]], "name")
     return [name for name in _UNUSED if new.get(name)]
 
 
@@ -198,8 +209,19 @@ def _patch_container(containers: Sequence[Any], patch: Raw, path: str) -> None:
 
 
 def _merged(old: Sequence[Raw] | None, new: Sequence[Raw] | None, key: str) -> list[Raw]:
-    """Strategic merge of two lists of objects: by key, the old ones keep their place."""
-    found = {item.get(key): item for item in old or ()}
+    """Strategic merge of two lists of objects.
+
+    The patch's items keep the patch's order, and an old item goes before the next of them only if it did so before:
+    what the patch adds comes before the old items that are left, so that its ``$(NAME)`` sees none of them.
+    """
+    old = list(old or ())
+    place = {item.get(key): i for i, item in enumerate(old)}
+    patched = {item.get(key) for item in new or ()}
+    left = [item for item in old if item.get(key) not in patched]
+    merged: list[Raw] = []
     for item in new or ():
-        found[item.get(key)] = {**found.get(item.get(key), {}), **item}
-    return list(found.values())
+        at = place.get(item.get(key), -1)
+        while left and place[left[0].get(key)] < at:
+            merged.append(left.pop(0))
+        merged.append({**(old[at] if at >= 0 else {}), **item})
+    return merged + left
