@@ -6,9 +6,9 @@ import sys
 import threading
 import time
 
+from trainer_ops.backends.waker import Waker
 from trainer_ops.lifecycle.clock import RealClock
 from trainer_ops.lifecycle.threads import in_thread, pending_calls
-from trainer_ops.testing.watch import MemoryWatch
 
 
 def test_now_is_wall_time() -> None:
@@ -17,7 +17,7 @@ def test_now_is_wall_time() -> None:
 
 
 def test_a_change_ends_a_sleep_of_an_hour() -> None:
-    watch = MemoryWatch(lambda _: None)
+    watch = Waker(lambda _: None)
     watch.notify()
     RealClock().sleep(3600, watch)
     watch.notify()
@@ -25,7 +25,7 @@ def test_a_change_ends_a_sleep_of_an_hour() -> None:
 
 
 def test_a_change_from_another_thread_ends_it_too() -> None:
-    watch = MemoryWatch(lambda _: None)
+    watch = Waker(lambda _: None)
     thread = threading.Thread(target=watch.notify)
     thread.start()
     RealClock().sleep(3600, watch)

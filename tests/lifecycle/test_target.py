@@ -42,9 +42,17 @@ def test_this_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["nonsense", "ftp://x", "local:/relative", "kubernetes://prod/team-a", "local", "://", "local://relative"]
+    "target",
+    [
+        *("nonsense", "ftp://x", "local:/relative", "local", "://", "local://relative"),
+        *("kubernetes://prod/team-a", "kubernetes://", "kubernetes:prod", "kubernetes", "kubernetes://prod/"),
+        *("kubernetes://prod/Team_A", "kubernetes://prod/a?color=red", "in-cluster", "kubernetes://in-cluster/a"),
+        "kubernetes://prod/a?kubeconfig=inline",
+    ],
 )
-def test_what_cannot_be_opened_says_so(target: str) -> None:
+def test_what_cannot_be_opened_says_so(target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(InvalidRequest) as caught:
         open_backend(target)
     assert caught.value.field == "target"

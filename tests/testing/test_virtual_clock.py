@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
+from trainer_ops.backends.waker import Waker
 from trainer_ops.lifecycle.threads import in_thread
 from trainer_ops.testing import VirtualClock
-from trainer_ops.testing.watch import MemoryWatch
 
 START = 1_800_000_000.0
 
@@ -17,8 +17,8 @@ def clock() -> VirtualClock:
     return VirtualClock(START)
 
 
-def watch() -> MemoryWatch:
-    return MemoryWatch(lambda _: None)
+def watch() -> Waker:
+    return Waker(lambda _: None)
 
 
 class TestSleeping:

@@ -10,12 +10,15 @@ __all__ = ["Waker"]
 
 
 class Waker:
-    """``base.Watch`` for adapters that are told of changes. Costs an event and no thread."""
+    """``base.Watch`` for adapters that are told of changes. Costs an event and no thread.
 
-    def __init__(self, on_close: Callable[[Waker], None]) -> None:
+    It also calls back, which is how a clock that does not really sleep hears of changes.
+    """
+
+    def __init__(self, on_close: Callable[[Waker], object]) -> None:
         """Make it; ``on_close`` is called once, when the waiter lets go."""
         self._changed = threading.Event()
-        self._on_close: Callable[[Waker], None] | None = on_close
+        self._on_close: Callable[[Waker], object] | None = on_close
         self._callback: Callable[[], object] | None = None
 
     def notify(self) -> None:
@@ -41,7 +44,15 @@ class Waker:
         """The same without blocking the event loop."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
-        self.listen(lambda: loop.call_soon_threadsafe(woken.set))
+
+        def wake() -> None:
+            try:
+                loop.call_soon_threadsafe(woken.set)
+            except RuntimeError:
+                # The loop was closed under a notifier that still held this callback: there is nobody to wake.
+                return
+
+        self.listen(wake)
         try:
             await asyncio.wait_for(woken.wait(), timeout)
         except asyncio.TimeoutError:

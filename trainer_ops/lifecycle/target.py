@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from trainer_ops.backends.base import Backend
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.model import keys
 
-__all__ = ["default_target", "open_backend", "register"]
+__all__ = ["default_target", "open_backend", "open_cluster", "register"]
+
+_FORMS = "Write local:///absolute/folder for this machine, kubernetes://CONTEXT/NAMESPACE for a cluster, or in-cluster"
 
 _openers: dict[str, Callable[[str], Backend]] = {}
 
@@ -33,7 +36,9 @@ def open_backend(target: str | None = None) -> Backend:
     """Open a target; the caller closes it.
 
     Args:
-        target: ``local:///absolute/folder``; None takes ``default_target()``.
+        target: ``local:///absolute/folder``, ``kubernetes://CONTEXT/NAMESPACE[?kubeconfig=/path]``,
+            ``kubernetes://in-cluster/NAMESPACE`` or ``in-cluster``; of a cluster both parts may be left out. None takes
+            ``default_target()``.
 
     Raises:
         InvalidRequest: field ``target``: it cannot be opened.
@@ -46,8 +51,30 @@ def open_backend(target: str | None = None) -> Backend:
         from trainer_ops.local.target import open_local
 
         return open_local(target)
-    if separator and scheme == "kubernetes":
-        raise InvalidRequest(
-            "target", f"{target}: clusters cannot be opened by this version", "Use local:///folder for this machine"
-        )
-    raise InvalidRequest("target", f'"{target}" is no target', "Write local:///absolute/folder")
+    if (separator and scheme == "kubernetes") or target == "in-cluster":
+        from trainer_ops.backends.kubernetes.address import Address
+        from trainer_ops.backends.kubernetes.backend import KubernetesBackend
+
+        return KubernetesBackend(Address.parse(target))
+    raise InvalidRequest("target", f'"{target}" is no target', _FORMS)
+
+
+def open_cluster(
+    *, context: str = "", namespace: str = "", kubeconfig: str | Path = "", content: Mapping[str, Any] | None = None
+) -> Backend:
+    """Open a cluster by its parts, for front ends that hold them apart; the caller closes it.
+
+    Args:
+        context: of the kubeconfig; "" is its current one, ``in-cluster`` the pod's own service account.
+        namespace: "" takes the context's own.
+        kubeconfig: path of a kubeconfig; "" takes $KUBECONFIG or ~/.kube/config.
+        content: a kubeconfig already read, in place of a file. Its secrets are in no target and in no log, so the
+            target of such a backend cannot be opened by itself: ``kubernetes://CONTEXT/NAMESPACE?kubeconfig=inline``.
+
+    Raises:
+        InvalidRequest: field ``target``: it cannot be opened.
+    """
+    from trainer_ops.backends.kubernetes.address import Address
+    from trainer_ops.backends.kubernetes.backend import KubernetesBackend
+
+    return KubernetesBackend(Address(context, namespace, str(kubeconfig)), config=content)

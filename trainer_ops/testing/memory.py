@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from trainer_ops.backends.base import LogChunk, LogSource, RawObject, RawObjects
+from trainer_ops.backends.waker import Waker
 from trainer_ops.errors import (
     AlreadyExists,
     InvalidRequest,
@@ -26,7 +27,6 @@ from trainer_ops.testing import objects
 from trainer_ops.testing.clock import Timer, VirtualClock
 from trainer_ops.testing.faults import Faults
 from trainer_ops.testing.training import Log, Training
-from trainer_ops.testing.watch import MemoryWatch
 
 __all__ = ["DEFAULT_SCRIPT", "Change", "MemoryBackend", "Script"]
 
@@ -81,7 +81,7 @@ class MemoryBackend:
         self._trainings: dict[str, Training] = {}
         self._leaving: dict[str, list[RawObject]] = {}
         self._past: dict[str, Training] = {}
-        self._watches: dict[str, weakref.WeakSet[MemoryWatch]] = {}
+        self._watches: dict[str, weakref.WeakSet[Waker]] = {}
         self._timers: dict[str, list[Timer]] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
@@ -220,11 +220,11 @@ class MemoryBackend:
             more = end < len(log.lines)
             return LogChunk(tuple(log.lines[start:end]), str(end), more, log.ended and not more)
 
-    def watch(self, name: str) -> MemoryWatch:
+    def watch(self, name: str) -> Waker:
         """Wake-ups for its changes."""
         with self._lock:
             watches = self._watches.setdefault(name, weakref.WeakSet())
-            watch = MemoryWatch(watches.discard)
+            watch = Waker(watches.discard)
             watches.add(watch)
             return watch
 

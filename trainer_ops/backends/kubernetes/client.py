@@ -1,32 +1,34 @@
-"""One API server as one user: the only module that imports ``kubernetes``.
+"""Calls to one API server as one user: connections, retries, pages. Nothing is global.
 
-Connections, credentials and retries live here. Nothing is global: two clusters in one process do not see each other.
+Two clusters in one process do not see each other, and neither does other code that uses the Kubernetes client.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, stop_after_delay
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, stop_after_delay
 
-from trainer_ops.backends.kubernetes.address import IN_CLUSTER, Address
-from trainer_ops.backends.kubernetes.failures import failure, retry_after
-from trainer_ops.errors import BackendError, InvalidRequest, Unreachable
+from trainer_ops.backends.kubernetes.access import Access
+from trainer_ops.backends.kubernetes.failures import Gone, failure, retry_after
+from trainer_ops.errors import Forbidden, Unreachable
 
-__all__ = ["READ_TIMEOUT", "Apis", "Cluster"]
+__all__ = ["TIMEOUT", "Apis", "Cluster"]
 
 # (connect, read) seconds of an ordinary call: a connection that died must not hang a wait.
 TIMEOUT = (10.0, 30.0)
-# A watch answers at least with a bookmark about once a minute; silence for longer is a dead connection.
-READ_TIMEOUT = 90.0
-_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_PATIENCE_SECONDS = 30.0
+# So often a list may start anew because its continue token became too old while its pages were read.
+_LISTS = 3
+
+Send = Callable[["Apis"], Any]
 
 
 class Apis:
@@ -41,68 +43,92 @@ class Apis:
 
 
 class Cluster:
-    """Calls to one API server.
+    """Calls to one API server. Safe for threads; connects at the first call.
 
-    Attributes:
-        address: with context and namespace filled in.
+    A passing failure (429, 5xx, a reset, a time-out, an expired token) is tried again with growing, jittered pauses, or
+    after what ``Retry-After`` says; then it is raised, and the caller decides how long to wait. At 401 the credentials
+    are read anew before the next try: a token file that was rotated, an exec plugin that is asked again.
     """
 
-    def __init__(self, address: Address, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Open it; no request is sent yet.
-
-        Raises:
-            InvalidRequest: field ``target``: no such context, no kubeconfig, not in a cluster.
-        """
-        self.address, self._open = _opener(address)
+    def __init__(self, access: Access, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._access = access
         self._sleep = sleep
         self._lock = threading.Lock()
         self._apis: Apis | None = None
+        self._pid = os.getpid()
 
-    def call(self, what: str, send: Callable[[Apis], Any], *, tries: int = 5) -> Any:
+    def call(self, what: str, send: Send, *, tries: int = 5) -> Any:
         """Send one request and decode the JSON of its answer.
 
-        A passing failure (429, 5xx, a reset, a time-out, an expired token) is tried again with growing, jittered
-        pauses, or after what ``Retry-After`` says; then it is ``Unreachable``, and the caller decides how long to wait.
-
         Args:
-            what: for the error's message.
+            what: for the error's message: ``reading trainjob team-a/x``.
             send: calls one generated method with ``_preload_content=False`` and ``_request_timeout``.
             tries: at most so many.
 
         Raises:
             BackendError: see ``failures``.
         """
-        answer = self.send(what, send, tries=tries)
-        try:
-            return json.loads(answer.data)
-        except ValueError as exc:
-            raise Unreachable(f"{what}: the answer is no JSON") from exc
-        finally:
-            answer.release_conn()
+        return self._persist(lambda: _decoded(what, self._once(what, send)), tries)
 
-    def send(self, what: str, send: Callable[[Apis], Any], *, tries: int = 5) -> Any:
-        """``call`` without decoding: the response, to be read and released by the caller."""
+    def send(self, what: str, send: Send, *, tries: int = 5) -> Any:
+        """``call`` without decoding: the response, to be read and closed by the caller."""
+        return self._persist(lambda: self._once(what, send), tries)
+
+    def items(
+        self, what: str, send: Callable[..., Any], *, page: int = 500, tries: int = 5, keep: Callable[[Any], Any] = list
+    ) -> tuple[list[Any], str]:
+        """List in pages: (objects, resource version of the list).
+
+        Args:
+            what: for the error's message.
+            send: takes ``limit`` and ``_continue`` beside the Apis.
+            page: objects a page.
+            tries: of each page.
+            keep: what to keep of a page's objects, so that big ones need not all be in memory at once.
+        """
+        for _ in range(_LISTS):
+            try:
+                return self._pages(what, send, page, tries, keep)
+            except Gone as exc:
+                error = exc
+        raise Unreachable(f"{what}: changes faster than it can be read: {error.message}", status=410)
+
+    def _pages(
+        self, what: str, send: Callable[..., Any], limit: int, tries: int, keep: Callable[[Any], Any]
+    ) -> tuple[list[Any], str]:
+        found: list[Any] = []
+        options: dict[str, Any] = {"limit": limit}
+        while True:
+            answer = self.call(what, partial(send, **options), tries=tries)
+            found += keep(answer.get("items") or [])
+            meta = answer.get("metadata") or {}
+            if not meta.get("continue"):
+                return found, str(meta.get("resourceVersion") or "")
+            options = {"limit": limit, "_continue": meta["continue"]}
+
+    def _persist(self, call: Callable[[], Any], tries: int) -> Any:
         retrying = Retrying(
-            retry=retry_if_exception_type(Unreachable),
-            stop=stop_after_attempt(tries) | stop_after_delay(30),
+            retry=retry_if_exception(_passing),
+            stop=stop_after_attempt(tries) | stop_after_delay(_PATIENCE_SECONDS),
             wait=_pause,
             sleep=self._sleep,
             reraise=True,
         )
-        return retrying(self._once, what, send)
+        return retrying(call)
 
-    def _once(self, what: str, send: Callable[[Apis], Any]) -> Any:
+    def _once(self, what: str, send: Send) -> Any:
         from kubernetes.client import ApiException
         from kubernetes.config import ConfigException
         from urllib3.exceptions import HTTPError
 
-        apis = self._connected()
+        apis: Apis | None = None
         try:
+            apis = self._connected()
             return send(apis)
         except ApiException as exc:
-            if exc.status == 401:
+            error = failure(what, exc.status, exc.body, str(exc.reason or ""))
+            if error.status == 401 and apis is not None:
                 self._forget(apis)
-            error = failure(what, exc.status, exc.body)
             error.__dict__["retry_after"] = retry_after(exc.headers)
             raise error from exc
         except (HTTPError, OSError, ConfigException) as exc:
@@ -110,22 +136,43 @@ class Cluster:
 
     def _connected(self) -> Apis:
         with self._lock:
+            if self._pid != os.getpid():
+                # A forked process must not write into its parent's connections.
+                self._apis, self._pid = None, os.getpid()
             if self._apis is None:
-                self._apis = Apis(self._open())
+                self._apis = Apis(self._access.connect())
             return self._apis
 
     def _forget(self, apis: Apis) -> None:
-        """Read the credentials anew before the next call: a token or an exec plugin's answer has expired."""
         with self._lock:
             if self._apis is apis:
                 self._apis = None
 
     def close(self) -> None:
-        """Close the connections; idempotent."""
+        """Close the connections; idempotent. A call after it connects again."""
         with self._lock:
             apis, self._apis = self._apis, None
         if apis is not None:
             apis.connection.close()
+            apis.connection.rest_client.pool_manager.clear()
+
+
+def _decoded(what: str, answer: Any) -> Any:
+    from urllib3.exceptions import HTTPError
+
+    try:
+        data = answer.data
+        answer.release_conn()
+        return json.loads(data)
+    except (HTTPError, OSError) as exc:
+        answer.close()
+        raise Unreachable(f"{what}: the answer broke off: {_short(exc)}") from exc
+    except ValueError as exc:
+        raise Unreachable(f"{what}: the answer is no JSON") from exc
+
+
+def _passing(error: BaseException) -> bool:
+    return isinstance(error, Unreachable) or (isinstance(error, Forbidden) and error.status == 401)
 
 
 def _pause(state: RetryCallState) -> float:
@@ -140,65 +187,3 @@ def _pause(state: RetryCallState) -> float:
 def _short(exc: BaseException) -> str:
     reason = getattr(exc, "reason", None) or exc
     return f"{type(reason).__name__}: {reason}"[:300]
-
-
-def _opener(address: Address) -> tuple[Address, Callable[[], Any]]:
-    from kubernetes import client, config
-
-    def connection(configuration: Any) -> Any:
-        configuration.connection_pool_maxsize = 64
-        configuration.retries = False
-        return client.ApiClient(configuration)
-
-    if address.context == IN_CLUSTER:
-
-        def in_cluster() -> Any:
-            configuration = client.Configuration()
-            config.load_incluster_config(client_configuration=configuration)
-            return connection(configuration)
-
-        _check(address, in_cluster)
-        own = _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.exists() else "default"
-        return replace(address, namespace=address.namespace or own), in_cluster
-
-    file = address.kubeconfig or None
-    context = _context(address, file)
-
-    def from_file() -> Any:
-        configuration = client.Configuration()
-        config.load_kube_config(
-            config_file=file, context=context["name"], client_configuration=configuration, persist_config=False
-        )
-        return connection(configuration)
-
-    _check(address, from_file)
-    namespace = address.namespace or context["context"].get("namespace") or "default"
-    return replace(address, context=context["name"], namespace=namespace), from_file
-
-
-def _context(address: Address, file: str | None) -> dict[str, Any]:
-    from kubernetes import config
-
-    try:
-        known, current = config.list_kube_config_contexts(config_file=file)
-    except (config.ConfigException, OSError) as exc:
-        raise InvalidRequest(
-            "target", f"{address}: no usable kubeconfig: {exc}", "Set KUBECONFIG, or use kubernetes://in-cluster"
-        ) from exc
-    if not address.context:
-        return dict(current)
-    for context in known:
-        if context["name"] == address.context:
-            return dict(context)
-    names = ", ".join(sorted(c["name"] for c in known))
-    raise InvalidRequest("target", f'no context "{address.context}" in the kubeconfig', f"Known: {names}")
-
-
-def _check(address: Address, opener: Callable[[], Any]) -> None:
-    """Fail now, with the field's name, rather than at the first call."""
-    from kubernetes import config
-
-    try:
-        opener().close()
-    except (config.ConfigException, OSError, BackendError) as exc:
-        raise InvalidRequest("target", f"{address}: {exc}", "Check the kubeconfig or where this runs") from exc

@@ -7,37 +7,58 @@ ten thousand: a waiter is a ``Waker`` and an entry in a dict.
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import time
 from collections.abc import Callable, Iterable
 
-from trainer_ops.backends.kubernetes.address import Address
+from trainer_ops.backends.kubernetes.access import Access
 from trainer_ops.backends.kubernetes.client import Cluster
 from trainer_ops.backends.kubernetes.kinds import EVENTS, JOBSETS, KINDS, PODS, TRAINJOBS, WORKLOADS, RawObject
-from trainer_ops.backends.kubernetes.reflector import Reflector
+from trainer_ops.backends.kubernetes.lineage import Lineage, newest
+from trainer_ops.backends.kubernetes.reflector import Reflector, Times
 from trainer_ops.backends.waker import Waker
 from trainer_ops.errors import Unreachable
-from trainer_ops.model import keys
-from trainer_ops.model.observed import Observation
 
-__all__ = ["MAX_EVENTS", "Hub", "hub_of", "newest"]
+__all__ = ["Hub", "end_idle", "join"]
 
 _log = logging.getLogger(__name__)
 
-MAX_EVENTS = 200
 _SYNC_SECONDS = 30.0
 # A hub outlives its last waiter for a while: waits come in a row, and each start costs five lists.
 _LINGER_SECONDS = 30.0
 
 
 class Hub:
-    """The mirrors of one namespace and those who wait for its TrainJobs. Safe for threads."""
+    """The mirrors of one namespace and those who wait for its TrainJobs. Safe for threads.
 
-    def __init__(self, cluster: Cluster, note: Callable[[str], None] = _log.warning) -> None:
+    Attributes:
+        lineage: which JobSet was made for which TrainJob.
+    """
+
+    def __init__(
+        self, access: Access, *, note: Callable[[str], None] = _log.warning, times: Times | None = None
+    ) -> None:
+        """Start its threads, with connections of their own: whoever came first may close theirs."""
+        self.lineage = Lineage()
         self._lock = threading.Lock()
         self._waiting: dict[str, set[Waker]] = {}
-        self._reflectors = {kind.plural: Reflector(cluster, kind, changed=self._notify, note=note) for kind in KINDS}
+        self._cluster = Cluster(access)
+        namespace = access.address.namespace
+        self._reflectors = {
+            kind.plural: Reflector(
+                self._cluster,
+                namespace,
+                kind,
+                changed=self._notify,
+                note=note,
+                learn=self.lineage.learn if kind is JOBSETS else None,
+                times=times,
+            )
+            for kind in KINDS
+        }
 
-    def subscribe(self, name: str, on_close: Callable[[Waker], None]) -> Waker:
+    def subscribe(self, name: str, on_close: Callable[[], object] = lambda: None) -> Waker:
         """A wake-up for changes of the TrainJob of that name and of what it owns."""
 
         def leave(waker: Waker) -> None:
@@ -46,50 +67,69 @@ class Hub:
                 wakers.discard(waker)
                 if not wakers:
                     self._waiting.pop(name, None)
-            on_close(waker)
+            on_close()
 
         waker = Waker(leave)
         with self._lock:
             self._waiting.setdefault(name, set()).add(waker)
         return waker
 
-    def observe(self, name: str, *, now: float) -> Observation:
-        """What the mirrors say of one TrainJob; no request is sent.
+    # -- what the mirrors say ---------------------------------------------------------------------------------------
+
+    @property
+    def blind(self) -> bool:
+        """TrainJobs may not be listed by this user: each has to be asked for."""
+        return self._reflectors[TRAINJOBS.plural].unreadable and self._reflectors[TRAINJOBS.plural].error is None
+
+    def wait_synced(self, timeout: float = _SYNC_SECONDS) -> None:
+        """Until each kind was listed once, or is known to be unreadable.
 
         Raises:
-            Unreachable: the mirror of TrainJobs is behind: a decision must not be made on old news.
-            Forbidden: TrainJobs may not be listed.
+            Unreachable: it takes longer than ``timeout`` seconds.
         """
+        end = time.monotonic() + timeout
         for reflector in self._reflectors.values():
-            if not reflector.wait_synced(_SYNC_SECONDS):
+            if not reflector.wait_synced(max(0.0, end - time.monotonic())):
                 raise Unreachable("the first list of the namespace takes too long")
+
+    def job(self, name: str) -> RawObject | None:
+        """The TrainJob, trimmed.
+
+        Raises:
+            BackendError: why the mirror of TrainJobs is behind: a decision must not be made on old news.
+        """
         trainjobs = self._reflectors[TRAINJOBS.plural]
-        if trainjobs.error is not None:
-            raise trainjobs.error
-        job = next(iter(trainjobs.of(name)), None)
-        jobset = next(iter(self._reflectors[JOBSETS.plural].of(name)), None)
-        workloads = self._reflectors[WORKLOADS.plural].of(name)
-        return Observation.from_raw(
-            now,
-            job,
-            pods_of_this(self._reflectors[PODS.plural].of(name), job, jobset),
-            self._events(name),
-            jobset,
-            newest(workloads),
-            frozenset(plural for plural, reflector in self._reflectors.items() if reflector.unreadable),
-        )
+        error = trainjobs.error
+        if error is not None:
+            raise error
+        return trainjobs.get(name)
 
-    def _events(self, name: str) -> list[RawObject]:
-        """Events about this TrainJob and what it owns, not about another whose name begins with this one's."""
-        others = self._reflectors[TRAINJOBS.plural]
+    def jobset(self, name: str) -> RawObject | None:
+        """The JobSet of a TrainJob of that name."""
+        return newest(self._reflectors[JOBSETS.plural].of(name))
 
-        def foreign(event: RawObject) -> bool:
-            parts = str(event["involvedObject"].get("name") or "")[len(name) + 1 :].split("-")
-            longer = ("-".join([name, *parts[:end]]) for end in range(1, len(parts) + 1))
-            return any(others.of(other) for other in longer if other != name)
+    def workload(self, name: str) -> RawObject | None:
+        """Kueue's newest Workload of a TrainJob of that name."""
+        return newest(self._reflectors[WORKLOADS.plural].of(name))
 
-        found = [event for event in self._reflectors[EVENTS.plural].of(name) if not foreign(event)]
-        return found[-MAX_EVENTS:]
+    def pods(self, name: str) -> list[RawObject]:
+        """The pods of all TrainJobs of that name."""
+        return self._reflectors[PODS.plural].of(name)
+
+    def pod(self, name: str) -> RawObject | None:
+        """One pod by its own name; None also when the mirror of pods is not live."""
+        pods = self._reflectors[PODS.plural]
+        return pods.get(name) if pods.live else None
+
+    def events(self, name: str) -> list[RawObject]:
+        """Events that may be about a TrainJob of that name or what it owns."""
+        return self._reflectors[EVENTS.plural].of(name)
+
+    def unreadable(self) -> frozenset[str]:
+        """Plural kinds that this user may not read."""
+        return frozenset(plural for plural, reflector in self._reflectors.items() if reflector.unreadable)
+
+    # -- its end ----------------------------------------------------------------------------------------------------
 
     def _notify(self, owners: Iterable[str]) -> None:
         with self._lock:
@@ -102,24 +142,16 @@ class Hub:
         for reflector in self._reflectors.values():
             reflector.stop()
 
-
-def pods_of_this(pods: list[RawObject], job: RawObject | None, jobset: RawObject | None) -> list[RawObject]:
-    """The pods of this very TrainJob: those that an earlier one of the same name left behind are not."""
-    if jobset is not None:
-        uid = jobset["metadata"].get("uid")
-        return [p for p in pods if (p["metadata"].get("labels") or {}).get(keys.LABEL_JOBSET_UID) in (uid, None)]
-    if job is None:
-        return pods
-    made = job["metadata"].get("creationTimestamp") or ""
-    return [p for p in pods if (p["metadata"].get("creationTimestamp") or made) >= made]
+    def close(self, timeout: float = 5.0) -> bool:
+        """End all threads and connections; whether they have ended in time."""
+        self.stop()
+        end = time.monotonic() + timeout
+        done = [reflector.join(max(0.0, end - time.monotonic())) for reflector in self._reflectors.values()]
+        self._cluster.close()
+        return all(done)
 
 
-def newest(objects: list[RawObject]) -> RawObject | None:
-    """The one made last, None of none."""
-    return max(objects, key=lambda o: o["metadata"].get("creationTimestamp") or "", default=None)
-
-
-# -- one hub a namespace and process ----------------------------------------------------------------------------------
+# -- one hub a namespace, user and process ----------------------------------------------------------------------------
 
 
 class _Shared:
@@ -131,48 +163,81 @@ class _Shared:
         self.timer: threading.Timer | None = None
 
 
-_hubs: dict[Address, _Shared] = {}
+_Key = tuple[str, ...]
+_hubs: dict[_Key, _Shared] = {}
 _hubs_lock = threading.Lock()
+# What was said once is not said again by the next hub of the same namespace.
+_told: set[tuple[_Key, str]] = set()
 
 
-class HubLease:
-    """A waiter's share in the hub of its namespace; ``waker.close`` gives it back."""
+def _forget_in_child() -> None:
+    """A forked process has its parent's hubs without their threads."""
+    global _hubs_lock
+    _hubs_lock = threading.Lock()
+    _hubs.clear()
 
-    def __init__(self, hub: Hub, waker: Waker) -> None:
-        self.hub = hub
-        self.waker = waker
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
 
 
-def hub_of(cluster: Cluster, name: str) -> HubLease:
+def join(access: Access, name: str, left: Callable[[], object]) -> tuple[Hub, Waker]:
     """Subscribe to a TrainJob at the one hub of this cluster, user and namespace; started when there is none.
 
-    The hub has connections of its own: whoever came first may close theirs.
+    Args:
+        access: where, and as whom.
+        name: the TrainJob's name.
+        left: called when the waker is closed.
     """
-    address = cluster.address
     with _hubs_lock:
-        shared = _hubs.get(address)
+        shared = _hubs.get(access.key)
         if shared is None:
-            shared = _hubs[address] = _Shared(Hub(Cluster(address)))
+            shared = _hubs[access.key] = _Shared(Hub(access, note=lambda text: _tell(access.key, text)))
         shared.users += 1
         if shared.timer is not None:
             shared.timer.cancel()
             shared.timer = None
-    return HubLease(shared.hub, shared.hub.subscribe(name, lambda _: _leave(address)))
+    found = shared
+
+    def leave() -> None:
+        left()
+        _leave(access.key, found)
+
+    return found.hub, found.hub.subscribe(name, leave)
 
 
-def _leave(address: Address) -> None:
+def _tell(key: _Key, text: str) -> None:
+    if (key, text) not in _told:
+        _told.add((key, text))
+        _log.warning("%s", text)
+
+
+def _leave(key: _Key, shared: _Shared) -> None:
     with _hubs_lock:
-        shared = _hubs[address]
         shared.users -= 1
         if shared.users == 0:
-            shared.timer = threading.Timer(_LINGER_SECONDS, _end, (address, shared))
+            shared.timer = threading.Timer(_LINGER_SECONDS, _end, (key, shared))
             shared.timer.daemon = True
             shared.timer.start()
 
 
-def _end(address: Address, shared: _Shared) -> None:
+def _end(key: _Key, shared: _Shared) -> None:
     with _hubs_lock:
-        if shared.users or _hubs.get(address) is not shared:
+        if shared.users or _hubs.get(key) is not shared:
             return
-        del _hubs[address]
-    shared.hub.stop()
+        del _hubs[key]
+    shared.hub.close()
+
+
+def end_idle() -> bool:
+    """End the hubs that nobody waits at now, rather than when they have lingered; whether their threads have ended."""
+    with _hubs_lock:
+        idle = {key: shared for key, shared in _hubs.items() if not shared.users}
+        for key, shared in idle.items():
+            if shared.timer is not None:
+                shared.timer.cancel()
+            del _hubs[key]
+    for shared in idle.values():
+        shared.hub.stop()
+    ended = [shared.hub.close() for shared in idle.values()]
+    return all(ended)

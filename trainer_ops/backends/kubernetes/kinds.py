@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from trainer_ops.model import keys
 
-__all__ = ["EVENTS", "JOBSETS", "KINDS", "PODS", "TRAINJOBS", "WORKLOADS", "Kind"]
+__all__ = ["EVENTS", "JOBSETS", "KINDS", "PODS", "TRAINJOBS", "WORKLOADS", "Kind", "RawObject", "subject_of"]
 
 RawObject = dict[str, Any]
 
@@ -20,22 +21,23 @@ class Kind:
     Attributes:
         plural: as in the URL and in RBAC.
         group: API group, "" for core.
-        version: served version.
-        selector: label selector that leaves out what cannot concern us.
-        field_selector: the same by fields.
-        owners: names of the TrainJobs that an object belongs to, or, of an event, may belong to; () for none.
+        versions: served versions that we understand, the best first.
+        owners: names of the TrainJobs that an object belongs to, or, of an event, may belong to; () for none. Works on
+            trimmed objects too.
         trim: what is kept of an object.
+        selector: label selector that leaves out what cannot concern us.
         optional: the cluster may not serve it (Kueue), or the user may not read it: a wait goes on without.
+        page: objects a page of a list.
     """
 
     plural: str
     group: str
-    version: str
+    versions: tuple[str, ...]
     owners: Callable[[RawObject], tuple[str, ...]]
     trim: Callable[[RawObject], RawObject]
     selector: str = ""
-    field_selector: str = ""
     optional: bool = True
+    page: int = 500
 
 
 def _name(obj: RawObject) -> tuple[str, ...]:
@@ -52,12 +54,42 @@ def _jobset_of_pod(obj: RawObject) -> tuple[str, ...]:
     return (str(name),) if name else ()
 
 
-def _prefixes_of_subject(obj: RawObject) -> tuple[str, ...]:
-    # Events carry no labels: what they are about is told by name, and all that a TrainJob owns begins with its name
-    # ("x", "x-node-0", "x-node-0-1-abcde"), but for the claims of its volumes ("initializer-x").
-    subject = str((obj.get("involvedObject") or {}).get("name") or "")
+# What follows a TrainJob's name in the names of its Jobs ("-node-0") and pods ("-node-0-1-abcde").
+_OWNED = re.compile(r"-(?P<step>[a-z0-9][a-z0-9-]*)-\d+(?:-\d+-[a-z0-9]{5})?")
+_CLAIM = "PersistentVolumeClaim"
+_SUBJECTS = frozenset({keys.KIND, "JobSet", "Job", "Pod", "PodGroup", "Service", _CLAIM})
+
+
+def subject_of(event: RawObject, name: str, steps: frozenset[str] | None = None) -> bool:
+    """Whether an event's subject is named like a TrainJob or what it owns: events have no labels to tell.
+
+    Args:
+        event: a core/v1 Event.
+        name: the TrainJob's name.
+        steps: names of its replicatedJobs; None for any.
+    """
+    about = event.get("involvedObject") or {}
+    subject, kind = str(about.get("name") or ""), about.get("kind")
+    if subject == name:
+        return True
+    if kind == _CLAIM:
+        # A claim is named <template>-<TrainJob>, as "initializer-x".
+        return subject.endswith(f"-{name}")
+    match = _OWNED.fullmatch(subject, len(name)) if subject.startswith(f"{name}-") else None
+    return match is not None and (steps is None or match["step"] in steps)
+
+
+def _subjects(obj: RawObject) -> tuple[str, ...]:
+    about = obj.get("involvedObject") or {}
+    if about.get("kind") not in _SUBJECTS:
+        return ()
+    subject = str(about.get("name") or "")
     parts = subject.split("-")
-    return tuple("-".join(parts[:end]) for end in range(1, len(parts) + 1)) if subject else ()
+    if about.get("kind") == _CLAIM:
+        candidates = ["-".join(parts[start:]) for start in range(len(parts))]
+    else:
+        candidates = ["-".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    return tuple(name for name in candidates if name and subject_of(obj, name))
 
 
 def _light_meta(obj: RawObject) -> RawObject:
@@ -103,9 +135,11 @@ def _trim_event(obj: RawObject) -> RawObject:
     return {**event, "metadata": meta, "involvedObject": obj.get("involvedObject") or {}}
 
 
-TRAINJOBS = Kind(keys.PLURAL, keys.GROUP, keys.VERSION, _name, _trim_trainjob, optional=False)
-PODS = Kind("pods", "", "v1", _jobset_of_pod, _trim_pod, selector=keys.LABEL_JOBSET_NAME)
-EVENTS = Kind("events", "", "v1", _prefixes_of_subject, _trim_event)
-JOBSETS = Kind("jobsets", "jobset.x-k8s.io", "v1alpha2", _owned_by_trainjob, _trim_jobset)
-WORKLOADS = Kind("workloads", "kueue.x-k8s.io", "v1beta2", _owned_by_trainjob, _trim_workload)
+# A TrainJob may carry most of a megabyte of shipped code, so its pages are small.
+TRAINJOBS = Kind(keys.PLURAL, keys.GROUP, (keys.VERSION,), _name, _trim_trainjob, optional=False, page=100)
+PODS = Kind("pods", "", ("v1",), _jobset_of_pod, _trim_pod, selector=keys.LABEL_JOBSET_NAME)
+EVENTS = Kind("events", "", ("v1",), _subjects, _trim_event)
+JOBSETS = Kind("jobsets", "jobset.x-k8s.io", ("v1alpha2",), _owned_by_trainjob, _trim_jobset)
+# v1beta2 since Kueue 0.14; older ones serve v1beta1 with the same conditions.
+WORKLOADS = Kind("workloads", "kueue.x-k8s.io", ("v1beta2", "v1beta1"), _owned_by_trainjob, _trim_workload)
 KINDS = (TRAINJOBS, PODS, EVENTS, JOBSETS, WORKLOADS)
