@@ -36,6 +36,7 @@ os.environ.update(
     }
 )
 (HOME / "dags").mkdir()
+EMPTY = HOME / "empty.db"
 
 # Each names who emits it: nothing of ours is hidden.
 THIRD_PARTY_WARNINGS = (
@@ -167,10 +168,13 @@ def memory(memory_backend: Any, virtual_clock: Any, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(scope="session")
 def database() -> Path:
-    """The database of this session's AIRFLOW_HOME, with all its tables; made once, others copy it."""
+    """The database of this session's AIRFLOW_HOME, with all its tables, made once; ``EMPTY`` is a copy of it as new."""
     from airflow.utils.db import initdb
 
     initdb()
+    # Not a copy of the file: Airflow's is in WAL mode, what was written last is beside it.
+    with closing(sqlite3.connect(HOME / "airflow.db")) as ours, closing(sqlite3.connect(EMPTY)) as copy:
+        ours.backup(copy)
     return HOME / "airflow.db"
 
 
@@ -183,9 +187,7 @@ def airflow(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     home = tmp_path_factory.mktemp("airflow")
-    # Not a copy of the file: Airflow's is in WAL mode, what was written last is beside it.
-    with closing(sqlite3.connect(database)) as ours, closing(sqlite3.connect(home / "airflow.db")) as theirs:
-        ours.backup(theirs)
+    shutil.copy(EMPTY, home / "airflow.db")
     for folder in (HERE.parents[1] / "dags", HERE / "dags"):
         shutil.copytree(folder, home / "dags", dirs_exist_ok=True)
     trainings = home / "trainings"

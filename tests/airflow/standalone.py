@@ -45,7 +45,8 @@ class Standalone:
         self._outputs: list[IO[bytes]] = []
         key = secrets.token_hex(32)
         self.env = {
-            **os.environ,
+            # Nothing of an Airflow that this process may have run itself.
+            **{name: value for name, value in os.environ.items() if "AIRFLOW" not in name},
             "AIRFLOW_HOME": str(home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
@@ -198,7 +199,7 @@ class Standalone:
             if exc.code != 404:
                 raise
             return ""
-        return "\n".join(line["event"] if isinstance(line, dict) else str(line) for line in content)
+        return "\n".join(_line(entry) for entry in content)
 
     def _healthy(self) -> bool | None:
         try:
@@ -219,6 +220,13 @@ def until(ask: Callable[[], T | None], timeout: float, what: str, *, alive: Call
             return answer
         assert time.monotonic() < deadline, f"{what} after {timeout:.0f} s"
         time.sleep(0.25)
+
+
+def _line(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return str(entry)
+    errors = [f"{error['exc_type']}: {error['exc_value']}" for error in entry.get("error_detail") or ()]
+    return "\n".join([entry["event"], *errors])
 
 
 def _run(dag_id: str, run_id: str) -> str:

@@ -81,6 +81,17 @@ def test_a_cluster_is_named_with_its_context_and_namespace() -> None:
     conn = connection("kubernetes", cluster_context="prod", namespace="team-a")
     assert target_of(conn) == "kubernetes://prod/team-a"
     assert target_of(conn, "team-b") == "kubernetes://prod/team-b"
+    assert target_of(connection("kubernetes", in_cluster=True, namespace="a")) == "kubernetes://in-cluster/a"
+    conn = connection("kubernetes", kube_config_path="/etc/kube/config")
+    assert target_of(conn) == "kubernetes:///?kubeconfig=/etc/kube/config"
+
+
+@pytest.mark.parametrize("field", ["kube_config", "disable_verify_ssl"])
+def test_what_a_cluster_connection_says_is_never_left_out_silently(field: str) -> None:
+    from trainer_ops.airflow.hook import target_of
+
+    with pytest.raises(InvalidRequest, match=field):
+        target_of(connection("kubernetes", **{field: "x"}))
 
 
 def test_no_connection_is_the_target_of_the_environment(memory_backend: MemoryBackend, monkeypatch: Any) -> None:

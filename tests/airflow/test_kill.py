@@ -13,6 +13,7 @@ import pytest
 from trainer_ops import errors
 from trainer_ops.lifecycle.clock import RealClock
 from trainer_ops.testing import MemoryBackend, VirtualClock
+from trainer_ops.testing.training import Training
 
 
 @pytest.fixture(autouse=True)
@@ -149,7 +150,11 @@ def test_a_target_that_is_away_at_the_kill_is_said(
 
 
 def test_a_training_that_ended_keeps_its_result_for_the_retry(worker: Any, memory: MemoryBackend) -> None:
-    memory.script("*", [(0, lambda t: t.running()), (3, lambda t: (t.complete(), sigterm()))])
+    def end(training: Training) -> None:
+        training.complete()
+        sigterm()
+
+    memory.script("*", [(0, lambda t: t.running()), (3, end)])
     ran = worker(make(retries=1))
     assert ran.state == "up_for_retry"
     assert "had already ended" in str(ran.error)

@@ -206,6 +206,20 @@ def test_clearing_after_the_retries_were_lowered(worker: Any, memory: MemoryBack
     assert len(memory.list()) == 2
 
 
+def test_a_worker_of_before_the_clearing_is_told_that_it_is_superseded(worker: Any, memory: MemoryBackend) -> None:
+    assert worker(make(deferrable=True), try_number=2, clear_number=1, max_tries=1).state == "deferred"
+    late = worker(make())
+    assert late.state == "failed"
+    assert "superseded" in str(late.error)
+    assert len(memory.list()) == 1
+
+
+def test_clearing_where_airflow_does_not_count_it(worker: Any, memory: MemoryBackend) -> None:
+    first = worker(make())
+    again = worker(make(), try_number=2, max_tries=1)
+    assert again.result["uid"] != first.result["uid"]
+
+
 def test_a_manifest_template_beside_the_dag_file(worker: Any, memory: MemoryBackend, tmp_path: Path) -> None:
     from airflow.sdk import DAG
 

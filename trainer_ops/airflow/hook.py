@@ -158,9 +158,19 @@ def _max_jobs(conn: Any, extra: Mapping[str, Any]) -> int | None:
 
 
 def _kubernetes_target(conn: Any, namespace: str | None) -> str:
-    """``kubernetes``: the fields of Airflow's own connection type of that name."""
+    """``kubernetes``: the fields of Airflow's own connection type of that name, as far as a URL can say them."""
     extra = conn.extra_dejson
-    return f"kubernetes://{quote(str(extra.get('cluster_context') or ''))}/{namespace or extra.get('namespace') or ''}"
+    for name in ("kube_config", "disable_verify_ssl"):
+        if extra.get(name):
+            raise InvalidRequest(
+                name,
+                f'of connection "{conn.conn_id}" cannot be used by this version',
+                "Use kube_config_path or in_cluster",
+            )
+    context = "in-cluster" if extra.get("in_cluster") else str(extra.get("cluster_context") or "")
+    path = extra.get("kube_config_path")
+    target = f"kubernetes://{quote(context, safe='')}/{namespace or extra.get('namespace') or ''}"
+    return f"{target}?kubeconfig={quote(str(path))}" if path else target
 
 
 _TARGETS: dict[str, Callable[[Any, str | None], str]] = {

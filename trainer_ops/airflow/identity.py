@@ -42,9 +42,14 @@ def settle(backend: Backend, key: RunKey, cycle: str) -> RunKey:
     """
     found = backend.list({keys.LABEL_SUBJECT: key.subject})
     newest = max(found, key=lambda raw: _number(raw, keys.LABEL_GENERATION), default=None)
-    if newest is None or (newest["metadata"].get("annotations") or {}).get(ANNOTATION_CYCLE) != cycle:
+    if newest is None:
         return key
-    return replace(key, generation=_number(newest, keys.LABEL_GENERATION))
+    generation = _number(newest, keys.LABEL_GENERATION)
+    if (newest["metadata"].get("annotations") or {}).get(ANNOTATION_CYCLE) == cycle:
+        return replace(key, generation=generation)
+    # Equal only where Airflow does not say the clear_number. A smaller one is a process of before the clearing: it
+    # is told that it was superseded.
+    return replace(key, generation=generation + 1) if key.generation == generation else key
 
 
 def newest_ref(backend: Backend, key: RunKey) -> JobRef | None:

@@ -7,8 +7,8 @@ from airflow.sdk import dag
 from trainer_ops.airflow import TrainJobOperator
 
 
-@dag(schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc))
-def holding():
+@dag(schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc))  # type: ignore[untyped-decorator]
+def holding() -> None:
     for name, deferrable in (("deferred", True), ("in_worker", False)):
         TrainJobOperator(
             task_id=name,
