@@ -19,7 +19,7 @@ import pytest
 from trainer_ops.backends.base import LogSource, log_sources
 from trainer_ops.local import processes
 from trainer_ops.local.engine import LocalBackend
-from trainer_ops.local.store import Store, decode
+from trainer_ops.local.store import Store
 from trainer_ops.model.observed import Observation
 from trainer_ops.model.phase import Phase, State
 from trainer_ops.status.classify import classify
@@ -304,6 +304,3 @@ def python() -> Callable[..., subprocess.Popen[bytes]]:
         return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), *args], **more)
 
     return start
-
-
-__all__ = ["Engine", "decode"]
