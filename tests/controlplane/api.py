@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import ssl
-from http.client import HTTPSConnection
+import threading
+from collections.abc import Iterator
+from http.client import HTTPResponse, HTTPSConnection, RemoteDisconnected
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -19,6 +21,7 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "Node": ("/api/v1", "nodes", False),
     "Pod": ("/api/v1", "pods", True),
     "Event": ("/api/v1", "events", True),
+    "Service": ("/api/v1", "services", True),
     "ConfigMap": ("/api/v1", "configmaps", True),
     "Secret": ("/api/v1", "secrets", True),
     "ServiceAccount": ("/api/v1", "serviceaccounts", True),
@@ -65,12 +68,22 @@ def path_of(kind: str, namespace: str = "default", name: str = "", sub: str = ""
 
 
 class Api:
-    """One user of one API server. A connection a call, so that threads may share it."""
+    """One user of one API server; threads may share it.
 
-    def __init__(self, port: int, ca_file: str, token: str) -> None:
+    Args:
+        port: the API server's port on loopback.
+        ca_file: the certificate that it must have been signed with.
+        token: the user.
+        keep: how many connections to keep open between calls (then call ``close`` at the end). 0: one a call.
+    """
+
+    def __init__(self, port: int, ca_file: str, token: str, *, keep: int = 0) -> None:
         self._port = port
         self._token = token
         self._tls = ssl.create_default_context(cafile=ca_file)
+        self._keep = keep
+        self._idle: list[HTTPSConnection] = []
+        self._lock = threading.Lock()
 
     def call(self, method: str, path: str, body: Any = None, *, kind: str = "application/json") -> Any:
         """Send one request; the decoded JSON of the answer (or its text).
@@ -78,20 +91,89 @@ class Api:
         Raises:
             ApiError: any status of 400 and above.
         """
-        connection = HTTPSConnection("127.0.0.1", self._port, context=self._tls, timeout=30)
+        data = None if body is None else json.dumps(body)
+        connection, used = self._connection()
         try:
-            headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind, "Accept": "application/json"}
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = connection.getresponse()
-            text = answer.read().decode()
-        finally:
+            status, text = self._exchange(connection, method, path, data, kind)
+        except (RemoteDisconnected, BrokenPipeError, ConnectionResetError):
             connection.close()
-        if answer.status >= 400:
-            raise ApiError(answer.status, text)
+            if not used:
+                raise
+            # The server closed a connection that was kept: the request never reached it.
+            connection = self._new_connection()
+            status, text = self._exchange(connection, method, path, data, kind)
+        except BaseException:
+            connection.close()
+            raise
+        self._give_back(connection)
+        if status >= 400:
+            raise ApiError(status, text)
         try:
             return json.loads(text)
         except ValueError:
             return text
+
+    def stream(self, path: str, *, timeout: float) -> tuple[HTTPSConnection, HTTPResponse]:
+        """Open a GET whose body is read piece by piece; the caller closes the connection.
+
+        Raises:
+            ApiError: any status of 400 and above.
+        """
+        connection = self._new_connection(timeout)
+        try:
+            connection.request("GET", path, headers=self._headers("application/json"))
+            answer = connection.getresponse()
+            if answer.status >= 400:
+                raise ApiError(answer.status, answer.read().decode())
+        except BaseException:
+            connection.close()
+            raise
+        return connection, answer
+
+    def watch(self, path: str, *, seconds: int = 240) -> Iterator[dict[str, Any]]:
+        """The changes of a watch (``path`` carries the resourceVersion), until the server ends it."""
+        joint = "&" if "?" in path else "?"
+        connection, answer = self.stream(
+            f"{path}{joint}watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}", timeout=seconds + 30
+        )
+        try:
+            while line := answer.readline():
+                yield json.loads(line)
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Close the connections that were kept."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _headers(self, kind: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}", "Content-Type": kind, "Accept": "application/json"}
+
+    def _exchange(
+        self, connection: HTTPSConnection, method: str, path: str, data: str | None, kind: str
+    ) -> tuple[int, str]:
+        connection.request(method, path, data, self._headers(kind))
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+    def _new_connection(self, timeout: float = 30.0) -> HTTPSConnection:
+        return HTTPSConnection("127.0.0.1", self._port, context=self._tls, timeout=timeout)
+
+    def _connection(self) -> tuple[HTTPSConnection, bool]:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop(), True
+        return self._new_connection(), False
+
+    def _give_back(self, connection: HTTPSConnection) -> None:
+        with self._lock:
+            if len(self._idle) < self._keep:
+                self._idle.append(connection)
+                return
+        connection.close()
 
     def create(self, obj: dict[str, Any], *, namespace: str = "default") -> Any:
         """POST an object where its kind belongs."""

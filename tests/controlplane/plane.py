@@ -35,6 +35,8 @@ CONTROLLERS = (
     "serviceaccount-controller",
     "serviceaccount-token-controller",
     "ttl-after-finished-controller",
+    "persistentvolumeclaim-protection-controller",
+    "root-ca-certificate-publisher-controller",
     "resourcequota-controller",
 )
 
@@ -174,7 +176,7 @@ class ControlPlane:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={"PATH": os.environ.get("PATH", ""), "HOME": str(self.root), **(env or {})},
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - runs nothing but one prctl
+                preexec_fn=_die_with_parent,
             )
         self._running.append((name, process))
 
