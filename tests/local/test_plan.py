@@ -147,8 +147,8 @@ def test_restarts_follow_the_runtime_and_then_the_requests_limit() -> None:
     limited = trainjob(initializer={"dataset": {"storageUri": "file:///d"}})
     limited["metadata"]["annotations"] = {"trainer-ops/limits": json.dumps({"max_restarts": 2, "wait_timeout": None})}
     dataset, node = plan(limited, runtime(), place=PLACE).steps
-    assert (node.restart_policy, node.backoff_limit) == ("OnFailure", 2)
-    assert (dataset.restart_policy, dataset.backoff_limit) == ("Never", 0)
+    assert (node.restart_policy, node.restarts_per_pod) == ("OnFailure", 2)
+    assert (dataset.restart_policy, dataset.backoff_limit, dataset.restarts_per_pod) == ("Never", 0, None)
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", '{"max_restarts": "x"}'])

@@ -37,6 +37,7 @@ class StepRun:
     replaced: list[PodRun] = field(default_factory=list)
     started: bool = False
     retries: int = 0
+    retries_of: dict[int, int] = field(default_factory=dict)
     failed: bool = False
 
     @property
@@ -162,11 +163,14 @@ class JobRun:
     # -- failures ----------------------------------------------------------------------------------------------
 
     def _may_restart(self, pod: PodRun) -> bool:
-        """In place, within the step's budget: the restarts of all its pods count together."""
-        step = self.steps[pod.step.name]
-        if self.decided or step.retries >= step.plan.backoff_limit:
+        """In place, within the budget: the pod's own where the request gave one, else the step's."""
+        step, index = self.steps[pod.step.name], pod.plan.index
+        own, limit = step.plan.restarts_per_pod, step.plan.backoff_limit
+        used, limit = (step.retries, limit) if own is None else (step.retries_of.get(index, 0), own)
+        if self.decided or used >= limit:
             return False
         step.retries += 1
+        step.retries_of[index] = step.retries_of.get(index, 0) + 1
         return True
 
     def _replace_failed(self, step: StepRun) -> None:

@@ -126,6 +126,7 @@ class StepPlan:
         depends_on: (step, "Ready" or "Complete") pairs; only steps of this plan are named.
         restart_policy: ``OnFailure`` restarts a failed container in its pod, ``Never`` makes a new pod.
         backoff_limit: restarts of all pods of the step together, as the Job controller counts.
+        restarts_per_pod: instead, restarts of each pod by itself, where the request has ``max_restarts``.
         grace_seconds: between SIGTERM and SIGKILL.
         storage_uri: an initializer step: what it fetches; None elsewhere.
         target_dir: an initializer step: the folder it fills.
@@ -137,6 +138,7 @@ class StepPlan:
     depends_on: tuple[tuple[str, Literal["Ready", "Complete"]], ...] = ()
     restart_policy: str = "Never"
     backoff_limit: int = 0
+    restarts_per_pod: int | None = None
     grace_seconds: int = 30
     storage_uri: str | None = None
     target_dir: str | None = None
