@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from trainer_ops.build.ship import launch_command
@@ -21,6 +22,7 @@ from trainer_ops.model.request import FunctionCode, ScriptCode, TrainRequest
 
 WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 GENEROUS = 60.0  # seconds until a process that should have reacted counts as hung
+MARK = "TEST_CONTAINER"  # in the environment of all of a container's processes: the container's folder
 
 
 def _interpreter(folder: Path, *, with_pip: bool) -> Path:
@@ -93,7 +95,7 @@ class Container:
         temporary = self.folder / "tmp"
         temporary.mkdir(exist_ok=True)
         ours = {"PATH": path, "HOME": str(self.folder), "TMPDIR": str(temporary), "PIP_NO_INDEX": "1"}
-        return {**ours, "TRAINER_OPS_RESULT_PATH": str(self.result), **self.env}
+        return {**ours, "TRAINER_OPS_RESULT_PATH": str(self.result), MARK: str(self.folder), **self.env}
 
     def finish(self, process: subprocess.Popen[str]) -> Run:
         """Wait for its end; the pipes are closed with it."""
@@ -124,9 +126,20 @@ class Container:
         path.chmod(0o755)
         self.env["PATH"] = os.pathsep.join([str(path.parent), self.environment()["PATH"]])
 
+    def running(self) -> list[psutil.Process]:
+        """Its processes that have not ended, whoever is their parent now and whatever group mpirun gave them."""
+        return [process for process in psutil.process_iter() if _mark_of(process) == str(self.folder)]
+
     def leftovers(self) -> list[str]:
         """What launchers have left in the temporary folder."""
         return [path.name for path in (self.folder / "tmp").iterdir()]
+
+
+def _mark_of(process: psutil.Process) -> str:
+    try:
+        return process.environ().get(MARK, "")
+    except psutil.Error:  # another user's, or gone
+        return ""
 
 
 def poll(condition: Callable[[], bool], text: str) -> None:
@@ -141,9 +154,17 @@ def poll(condition: Callable[[], bool], text: str) -> None:
 def container(bare_python: Path, tmp_path: Path) -> Iterator[Container]:
     made = Container(bare_python, tmp_path)
     yield made
-    for process in made.started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+    try:
+        if all(process.poll() is not None for process in made.started):
+            # A pod ends with its process 1; here what a launcher leaves behind would run on.
+            poll(lambda: not made.running(), "a launcher has ended, and processes of its training have not")
+    finally:
+        # One by one: mpirun gives every rank a process group of its own.
+        for left in made.running():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                left.kill()
+        for process in made.started:
+            process.kill()
             process.communicate()
 
 
