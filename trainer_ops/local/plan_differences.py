@@ -84,7 +84,7 @@ FOUND: tuple[Difference, ...] = (
         "*",
         "the submitter's variables, without those of another training and of Airflow; an image brings its own",
     ),
-    Difference("env KUBERNETES_*", "*", None, "there is no API server"),
+    Difference("env KUBERNETES_*", "*", None, "there is no API server; in a pod, the submitter's own are handed on"),
     Difference("fieldRef metadata.name", "{job}-*-?????", "{job}-*-?????", "the tail is drawn anew for every pod"),
     Difference("fieldRef spec.nodeName", "*", "*", "the node is this machine"),
     Difference("fieldRef status.podIP*", "*", "127.0.0.1", _HERE),
