@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pytest
 
+from tests.controlplane.fixtures import Cluster, cluster_namespace, control_plane
+from tests.controlplane.plane import ADMIN_TOKEN
 from trainer_ops.backends.base import Backend
+from trainer_ops.backends.kubernetes.address import Address
+from trainer_ops.backends.kubernetes.backend import KubernetesBackend
+from trainer_ops.backends.kubernetes.hub import end_idle
 from trainer_ops.lifecycle.target import open_backend
 from trainer_ops.model import keys
 from trainer_ops.testing import MemoryBackend, Training, VirtualClock
+
+__all__ = ["cluster_namespace", "control_plane"]
 
 T = TypeVar("T")
 Manifest = dict[str, Any]
@@ -92,6 +100,35 @@ class LocalRig:
         return 1200
 
 
+class KubernetesRig:
+    """The real API server, controllers and Trainer; a kubelet for tests runs the pods as processes."""
+
+    def __init__(self, kubeconfig: Path, namespace: str) -> None:
+        self.backend = Unhurried(Address("", namespace, str(kubeconfig)))
+
+    def now(self) -> float:
+        return time.time()
+
+    def pause(self) -> None:
+        time.sleep(0.1)
+
+    def patience(self) -> int:
+        return 600
+
+
+class Unhurried(KubernetesBackend):
+    """Creates one TrainJob a second: an API server's stamps have whole seconds, and the suite asks for an order."""
+
+    _second = 0
+
+    def create(self, manifest: Mapping[str, Any]) -> Manifest:
+        while int(time.time()) == self._second:
+            time.sleep(0.02)
+        made = super().create(manifest)
+        self._second = int(time.time())
+        return made
+
+
 @pytest.fixture
 def memory_rig() -> MemoryRig:
     return MemoryRig()
@@ -111,7 +148,34 @@ def local_rig(tmp_path: Path) -> Iterator[LocalRig]:
         rig.backend.close()
 
 
-@pytest.fixture(params=["memory", "local"])
+@pytest.fixture(scope="session")
+def runtime_that_restarts_nothing(control_plane: Cluster) -> Iterator[None]:
+    """The stock runtimes restart a failing script for minutes and then delete its pods; the suite's fails at once."""
+    kind, name = "ClusterTrainingRuntime", "torch-distributed"
+    stock = control_plane.api.get(kind, name)["spec"]
+    spec = copy.deepcopy(stock)
+    for job in spec["template"]["spec"]["replicatedJobs"]:
+        job["template"]["spec"]["backoffLimit"] = 0
+        job["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    control_plane.api.patch(kind, name, {"spec": spec})
+    yield
+    control_plane.api.patch(kind, name, {"spec": stock})
+
+
+@pytest.fixture
+def kubernetes_rig(
+    control_plane: Cluster, cluster_namespace: str, runtime_that_restarts_nothing: None
+) -> Iterator[KubernetesRig]:
+    kubeconfig = control_plane.plane.write_kubeconfig(ADMIN_TOKEN, cluster_namespace, namespace=cluster_namespace)
+    rig = KubernetesRig(kubeconfig, cluster_namespace)
+    yield rig
+    for job in rig.backend.list():
+        rig.backend.delete(job["metadata"]["name"])
+    rig.backend.close()
+    assert end_idle()
+
+
+@pytest.fixture(params=["memory", "local", pytest.param("kubernetes", marks=pytest.mark.cluster)])
 def rig(request: pytest.FixtureRequest) -> Rig:
     found: Rig = request.getfixturevalue(f"{request.param}_rig")
     return found

@@ -1,18 +1,29 @@
 """The port: what a target (a cluster, this machine, memory) must be able to do.
 
 Objects are plain dicts in the shape of the Kubernetes API. Every method may raise ``errors.Forbidden`` and
-``errors.Unreachable``; others are named. A method never waits for a training: it asks once and answers.
+``errors.Unreachable``; others are named. A method never waits for a training: it asks once and answers (``exec``
+waits for its own command).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from trainer_ops.model.observed import Observation, ObservedPod
 
-__all__ = ["Backend", "LogChunk", "LogSource", "RawObject", "RawObjects", "Watch", "log_sources"]
+__all__ = [
+    "Backend",
+    "LogChunk",
+    "LogSource",
+    "RawObject",
+    "RawObjects",
+    "Streams",
+    "Terminal",
+    "Watch",
+    "log_sources",
+]
 
 RawObject = dict[str, Any]
 RawObjects = list[RawObject]
@@ -57,6 +68,34 @@ class LogChunk:
     position: str = ""
     more: bool = False
     ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """The terminal that a command is to have.
+
+    Attributes:
+        size: its (columns, rows) now.
+        changed: a descriptor from which one byte can be read for each change of the size; None: it never changes.
+    """
+
+    size: Callable[[], tuple[int, int]] = lambda: (80, 24)
+    changed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """What a command reads and writes: open file descriptors of the caller, which stay open.
+
+    Attributes:
+        stdin: None: it finds the end at once.
+        terminal: None: none, and stdout and stderr are apart. With one, both come through ``stdout``.
+    """
+
+    stdin: int | None = None
+    stdout: int = 1
+    stderr: int = 2
+    terminal: Terminal | None = None
 
 
 class Watch(Protocol):
@@ -135,6 +174,21 @@ class Backend(Protocol):
 
     def watch(self, name: str) -> Watch:
         """Wake-ups for changes of that TrainJob, its pods and its logs."""
+
+    def exec(self, pod: str, container: str, argv: Sequence[str], streams: Streams) -> int:
+        """Run a command in a running container, in its environment and folder, and wait for the command's end.
+
+        The command belongs to the container and is killed with it. Never tried again: what it did is not known here.
+
+        Returns:
+            Its exit code, 128 + n after signal n; 127 and 126 for one that is not there or cannot be run, after a line
+            that says so on ``stderr``: as in a shell.
+
+        Raises:
+            NotFound: no such pod or container, or it does not run.
+            Unreachable: no connection, or it broke off; the command may go on then.
+            KeyboardInterrupt: the caller was interrupted and the target cannot pass it on; the command may go on.
+        """
 
     def runtime(self, name: str, kind: str) -> RawObject | None:
         """The ClusterTrainingRuntime or TrainingRuntime of that name; None when there is none."""

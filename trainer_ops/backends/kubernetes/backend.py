@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trainer_ops.backends.base import LogChunk, LogSource, RawObject, RawObjects, Watch
+from trainer_ops.backends.base import LogChunk, LogSource, RawObject, RawObjects, Streams, Watch
 from trainer_ops.backends.kubernetes.access import Access, Config
 from trainer_ops.backends.kubernetes.address import Address
 from trainer_ops.backends.kubernetes.client import TIMEOUT, Apis, Cluster
 from trainer_ops.backends.kubernetes.direct import Direct
+from trainer_ops.backends.kubernetes.exec import execute
 from trainer_ops.backends.kubernetes.failures import missing_runtime
 from trainer_ops.backends.kubernetes.hub import join
 from trainer_ops.backends.kubernetes.lineage import Lineage
@@ -178,6 +179,10 @@ class KubernetesBackend:
         with self._lock:
             sight = next((sight for sight, _ in self._sights.values()), None)
         return None if sight is None else sight.hub.pod(pod)
+
+    def exec(self, pod: str, container: str, argv: Sequence[str], streams: Streams) -> int:
+        """A command through the API server; wants the right to ``create`` and ``get`` ``pods/exec``."""
+        return execute(self._access, self.namespace, pod, container, argv, streams)
 
     # -- runtimes ---------------------------------------------------------------------------------------------------
 

@@ -94,6 +94,7 @@ class Reflector:
         self._listed_at: float | None = None
         self._polling = False
         self._breaks = 0
+        self._renewed = False
         self._response: Any = None
         self._thread = threading.Thread(target=self._run, name=f"watch-{kind.plural}", daemon=True)
         self._thread.start()
@@ -155,6 +156,9 @@ class Reflector:
             self._do_without()
         elif isinstance(error, Forbidden) and error.status == 403:
             self._cope_forbidden(error)
+        elif error.status == 401 and not self._renewed:
+            # The credentials have expired and are read anew for the next try: nothing is wrong yet.
+            self._renewed = True
         else:
             self._back_off(error)
 
@@ -258,6 +262,7 @@ class Reflector:
     def _connected(self) -> None:
         news = self.error is not None
         self.error = None
+        self._renewed = False
         self._synced.set()
         if news:
             self._tell_all()
