@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from trainer_ops.backends.base import LogChunk, LogSource, RawObject, RawObjects
+from trainer_ops.backends.base import LogChunk, LogSource, RawObject, RawObjects, Streams
 from trainer_ops.errors import AlreadyExists, InvalidRequest, NotFound, PreconditionFailed, Rejected, RuntimeNotFound
 from trainer_ops.local import reaper, records
 from trainer_ops.local.initialize import check_source
@@ -263,6 +263,12 @@ class LocalBackend:
             return str(row["uid"]) if row is not None else None
 
         return LocalWatch(self._store, find)
+
+    def exec(self, pod: str, container: str, argv: Sequence[str], streams: Streams) -> int:
+        """Run a command as one more process of a container; see ``Backend.exec``."""
+        from trainer_ops.local.exec import execute  # late: few ask for it
+
+        return execute(self._store, pod, container, argv, streams)
 
     # -- runtimes ----------------------------------------------------------------------------------------------
 

@@ -13,18 +13,13 @@ from typing import Any
 
 from trainer_ops.backends.base import LogChunk, LogSource, RawObject, RawObjects
 from trainer_ops.backends.waker import Waker
-from trainer_ops.errors import (
-    AlreadyExists,
-    InvalidRequest,
-    NotFound,
-    PreconditionFailed,
-    RuntimeNotFound,
-)
+from trainer_ops.errors import AlreadyExists, InvalidRequest, NotFound, PreconditionFailed, RuntimeNotFound
 from trainer_ops.lifecycle.target import register
 from trainer_ops.model.observed import Observation
 from trainer_ops.model.runtime import TrainingRuntime
 from trainer_ops.testing import objects
 from trainer_ops.testing.clock import Timer, VirtualClock
+from trainer_ops.testing.exec import Commands
 from trainer_ops.testing.faults import Faults
 from trainer_ops.testing.training import Log, Training
 
@@ -43,7 +38,7 @@ DEFAULT_SCRIPT: Script = (
 )
 
 
-class MemoryBackend:
+class MemoryBackend(Commands):
     """``backends.base.Backend`` in memory, for one process.
 
     A TrainJob moves by the script whose pattern fits its name: pairs of seconds since it was created (or resumed) and
@@ -52,7 +47,7 @@ class MemoryBackend:
         memory.script("digits-*", [(0, Training.pending), (2, Training.running), (5, lambda t: t.fail(exit_code=3))])
 
     Calls can be made to fail: ``faults.fail_next("observe", Unreachable("reset"), times=3)``,
-    ``faults.lose_reply("create")``.
+    ``faults.lose_reply("create")``. What commands answer: ``answer``.
 
     Attributes:
         clock: the VirtualClock on which scripts run.
@@ -70,6 +65,7 @@ class MemoryBackend:
         runtimes: Sequence[Mapping[str, Any]] | None = None,
         grace: float = 2.0,
     ) -> None:
+        super().__init__()
         self.clock = clock or VirtualClock()
         self.faults = Faults()
         self.calls: list[tuple[str, str]] = []
