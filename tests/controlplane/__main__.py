@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 from tests.controlplane.fixtures import NODES, leftovers
-from tests.controlplane.kubelet import Kubelet
+from tests.controlplane.kubelet import Kubelet, Mode
 from tests.controlplane.plane import ControlPlane
 
 _TRY = """
@@ -37,9 +37,16 @@ def main() -> int:
         signal.signal(number, lambda *_: stop.set())
     root = Path(tempfile.mkdtemp(prefix="control-plane-"))
     print("· starting etcd, kube-apiserver, kube-controller-manager, JobSet and Trainer …", file=sys.stderr, flush=True)
+    try:
+        return _serve(root, stop, chosen.speed, chosen.mode)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _serve(root: Path, stop: threading.Event, speed: float, mode: Mode) -> int:
     plane = ControlPlane(root / "plane")
     try:
-        kubelet = Kubelet(plane, NODES, speed=chosen.speed, mode=chosen.mode)
+        kubelet = Kubelet(plane, NODES, speed=speed, mode=mode)
         nodes = ", ".join(node.name for node in NODES)
         logs = plane.root / "logs"
         print(_TRY.format(nodes=nodes, mode=kubelet.mode, kubeconfig=plane.kubeconfig, logs=logs), flush=True)
@@ -48,7 +55,6 @@ def main() -> int:
     finally:
         plane.close()
     left = leftovers(root, kubelet.network)
-    shutil.rmtree(root, ignore_errors=True)
     print("\n".join(left) or "· stopped", file=sys.stderr)
     return 1 if left else 0
 

@@ -11,6 +11,7 @@ import os
 import ssl
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,8 @@ from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.controlplane.kubelet_node import set_ready
+from tests.controlplane.kubelet_clock import rfc3339
+from tests.controlplane.kubelet_node import set_ready, set_taints
 from tests.controlplane.kubelet_run import can_contain
 from tests.controlplane.plane import ADMIN_TOKEN, ControlPlane
 
@@ -82,6 +84,7 @@ class Kubelet:
             raise RuntimeError(f"containers cannot be made here: {why}")
         self.mode: Mode = "plain" if why else "contained"
         self._plane = plane
+        self._nodes = tuple(nodes)
         self._rules: list[dict[str, Any]] = []
         self.network = name = f"tk{uuid.uuid4().hex[:8]}"
         self.folder = plane.root / f"kubelet-{name}"
@@ -187,10 +190,13 @@ class Kubelet:
         self._lever("lose", node=node)
         text = "Kubelet stopped posting node status."
         set_ready(self._plane.api, node, "Unknown", "NodeStatusUnknown", text)
+        gone = {"key": "node.kubernetes.io/unreachable", "timeAdded": rfc3339(time.time())}
+        set_taints(self._plane.api, node, [{**gone, "effect": effect} for effect in ("NoSchedule", "NoExecute")])
 
     def return_node(self, node: str) -> None:
         """The node is heard again."""
         self._lever("return", node=node)
+        set_taints(self._plane.api, node, next(spec.taints for spec in self._nodes if spec.name == node))
         set_ready(self._plane.api, node, "True", "KubeletReady", "kubelet is posting ready status")
 
     def _lever(self, verb: str, **body: Any) -> Any:

@@ -210,7 +210,8 @@ class Container:
         view.ready = False
         for other in [key for key in self.logs if key != ident]:
             del self.logs[other]  # one dead container is kept
-        self._post()
+        if not self._stop.is_set():  # else the pod's last status tells it, with its phase
+            self._post()
         return code
 
     def _keep(self, ident: str, log: LogFile) -> None:

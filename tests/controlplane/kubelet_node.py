@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.kubelet_clock import rfc3339
 
-__all__ = ["register", "set_ready"]
+__all__ = ["register", "set_ready", "set_taints"]
 
 
 def register(api: Api, node: Mapping[str, Any], port: int) -> dict[str, Any]:
@@ -36,8 +36,13 @@ def register(api: Api, node: Mapping[str, Any], port: int) -> dict[str, Any]:
     }
     api.patch("Node", name, {"status": status}, namespace="", sub="status")
     # The API server taints a new node as not ready; the node controller, which is not here, takes that away.
-    api.patch("Node", name, {"spec": {"taints": list(node.get("taints") or ())}}, namespace="")
+    set_taints(api, name, node.get("taints") or ())
     return set_ready(api, name, "True", "KubeletReady", "kubelet is posting ready status")
+
+
+def set_taints(api: Api, name: str, taints: Sequence[Mapping[str, str]]) -> None:
+    """Replace a node's taints."""
+    api.patch("Node", name, {"spec": {"taints": [dict(taint) for taint in taints]}}, namespace="")
 
 
 def set_ready(api: Api, name: str, status: str, reason: str, message: str) -> dict[str, Any]:

@@ -95,6 +95,7 @@ class ControlPlane:
         try:
             self._start_kubernetes()
             self._apply_crds(kueue_crds)
+            self._start_controllers()
             self._start_managers()
             self._apply_webhooks()
             self._apply_runtimes()
@@ -218,10 +219,18 @@ class ControlPlane:
             return bool(self.api.call("GET", "/readyz") == "ok")
 
         wait_until("kube-apiserver is ready", ready)
+
+    def _start_controllers(self) -> None:
+        """After the CRDs: the garbage collector looks for new kinds at its start, then every 30 seconds."""
         self._spawn(
             "kube-controller-manager",
             *("--kubeconfig", str(self.kubeconfig), "--controllers", ",".join(CONTROLLERS), "--leader-elect=false"),
-            *("--service-account-private-key-file", key, "--root-ca-file", self.file("ca.crt")),
+            *(
+                "--service-account-private-key-file",
+                self.file("service-account.key"),
+                "--root-ca-file",
+                self.file("ca.crt"),
+            ),
             *("--bind-address", "127.0.0.1", "--secure-port", str(free_port())),
             *("--cert-dir", self.file("kcm"), "--kube-api-qps", "500", "--kube-api-burst", "1000"),
         )
