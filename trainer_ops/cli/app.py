@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trainer_ops.cli import change, look, train
+from trainer_ops.cli import change, exec, look, train
 from trainer_ops.cli.flags import spread
 
 __all__ = ["app", "run"]
@@ -20,7 +20,7 @@ A run is known by its --key, else by the manifest's name: submitting it again ad
 when it failed, and answers with the result when it has trained.
 
 Exit codes: 0 trained, 1 training failed, 2 invalid input, 3 gave up waiting or detached (the training goes on),
-4 cancelled, 5 target unreachable.
+4 cancelled, 5 target unreachable; of exec those of its command.
 """
 
 app = typer.Typer(
@@ -58,6 +58,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "status": look.status,
     "list": look.list_,
     "logs": look.logs,
+    "exec": exec.exec_,
     "cancel": change.cancel,
     "suspend": change.suspend,
     "resume": change.resume,
