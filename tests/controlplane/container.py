@@ -22,6 +22,7 @@ from typing import Any
 NEW_NS, NEW_UTS, NEW_IPC, NEW_PID, NEW_NET = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 1, 32, 4096, 16384, 1 << 18, 2
 PR_SET_PDEATHSIG = 1
+OLD = "/.old"
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 NOT_FILES = {
     *("proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "mqueue", "debugfs", "tracefs", "securityfs", "bpf"),
@@ -87,23 +88,30 @@ def make_devices(root: str) -> None:
     mount("/sys", root + "/sys", flags=MS_BIND | MS_REC)
 
 
-def bind(root: str, source: str, target: str, read_only: bool) -> None:
-    place = root + os.path.normpath(os.path.join("/", target))
-    if os.path.isdir(source):
-        os.makedirs(place, exist_ok=True)
-    elif not os.path.exists(place):
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        open(place, "w").close()
-    mount(source, place, flags=MS_BIND | MS_REC)
-    if read_only:
-        mount("none", place, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
-
-
 def enter(root: str) -> None:
+    """Make it the root. The old one is at ``OLD`` until ``leave``."""
+    os.mkdir(root + OLD)
     os.chdir(root)
-    check(libc.syscall(PIVOT_ROOT[platform.machine()], b".", b"."), "pivot_root")
-    check(libc.umount2(b".", MNT_DETACH), "umount the old root")
+    check(libc.syscall(PIVOT_ROOT[platform.machine()], b".", OLD[1:].encode()), "pivot_root")
     os.chdir("/")
+
+
+def bind(source: str, target: str, read_only: bool) -> None:
+    """Mount a file or folder of the old root. Inside the new one, or a link would lead out of it."""
+    source = OLD + source
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    elif not os.path.exists(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        open(target, "w").close()
+    mount(source, target, flags=MS_BIND | MS_REC)
+    if read_only:
+        mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
+
+
+def leave_old_root() -> None:
+    check(libc.umount2(OLD.encode(), MNT_DETACH), "umount the old root")
+    os.rmdir(OLD)
 
 
 def become(user: int | None, groups: list[int]) -> None:
@@ -118,10 +126,11 @@ def become(user: int | None, groups: list[int]) -> None:
 def run(spec: dict[str, Any]) -> None:
     root = make_root(spec["stage"])
     make_devices(root)
-    for source, target, read_only in spec["mounts"]:
-        bind(root, source, target, read_only)
-    socket.sethostname(spec["hostname"])
     enter(root)
+    for source, target, read_only in spec["mounts"]:
+        bind(source, target, read_only)
+    leave_old_root()
+    socket.sethostname(spec["hostname"])
     os.makedirs(spec["cwd"], exist_ok=True)
     become(spec["user"], spec["groups"])
     os.chdir(spec["cwd"])

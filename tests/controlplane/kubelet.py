@@ -140,6 +140,10 @@ class Kubelet:
             if pipe is not None:
                 pipe.close()
 
+    def claim(self, namespace: str, name: str) -> Path:
+        """The folder that stands for a PersistentVolumeClaim; it is there from its first mount on."""
+        return self.folder / "claims" / namespace / name
+
     # -- rules for pods to come -------------------------------------------------------------------------------------
 
     def hold(self, namespace: str, pods: str = "*", *, unbound: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -140,7 +141,7 @@ def resource_of(ref: Mapping[str, Any], container: Mapping[str, Any], node: Mapp
     if value is None and side == "limits":
         value = ((node or {}).get("status", {}).get("allocatable") or {}).get(name)
     divisor = quantity(ref.get("divisor") or "0") or 1
-    return str(int(-(-quantity(value or "0") // divisor)))
+    return str(math.ceil(quantity(value or "0") / divisor))
 
 
 def decoded(data: Mapping[str, str] | None) -> dict[str, str]:

@@ -146,7 +146,7 @@ def start_contained(spec: ContainerSpec) -> Process:
         "hostname": spec.hostname,
         "stage": str(spec.stage),
         "netns": f"/run/netns/{spec.netns}" if spec.netns else "",
-        "mounts": [(str(mount.source), mount.target, mount.read_only) for mount in mounts],
+        "mounts": [(os.path.realpath(mount.source), mount.target, mount.read_only) for mount in mounts],
         "user": spec.user,
         "groups": spec.groups,
     }

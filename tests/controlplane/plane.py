@@ -136,7 +136,7 @@ class ControlPlane:
             process.terminate()
         for _, process in reversed(self._running):
             try:
-                process.wait(timeout=5)
+                process.wait(timeout=1)  # there is nothing to save
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -243,10 +243,10 @@ class ControlPlane:
                 names.append(obj["metadata"]["name"])
 
         def established() -> bool:
-            found = [self.api.get("CustomResourceDefinition", name) for name in names]
+            found = [self.api.get("CustomResourceDefinition", name).get("status") or {} for name in names]
             return all(
-                any(c["type"] == "Established" and c["status"] == "True" for c in crd["status"].get("conditions", ()))
-                for crd in found
+                any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions") or ())
+                for status in found
             )
 
         wait_until("the CRDs are established", established)
