@@ -74,7 +74,7 @@ def test_mpirun(container: Any) -> None:
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []
     assert argv[:at] == [
         *["--hostfile", str(hostfile), *root],
-        *["-x", "LR", "-x", "TRAINER_OPS_ATTEMPT", "-x", "TRAINER_OPS_RESULT_PATH"],
+        *["-x", "LR", "-x", "TRAINER_OPS_ATTEMPT", "-x", "TRAINER_OPS_RESULT_PATH", "-x", "TRAINER_OPS_RESULT_TO"],
     ]
     assert argv[at + 1 : at + 3] == ["-u", "-c"]
     assert argv[-2].startswith("1r:")
@@ -96,6 +96,34 @@ def test_a_rank_that_is_told_to_stop_is_no_failure_to_mpirun(container: Any) -> 
     container.wait_for("up")
     process.send_signal(signal.SIGUSR1)  # what mpirun passes on instead of SIGTERM
     assert container.finish(process).code == 0
+
+
+# Stands for mpirun: runs one rank in another pod, whose termination message is lost.
+ELSEWHERE = """#!{python}
+import os, subprocess, sys
+env = dict(os.environ, OMPI_COMM_WORLD_RANK="{rank}", TRAINER_OPS_RESULT_PATH="other-pod")
+sys.exit(subprocess.call(sys.argv[sys.argv.index("-u") - 1 :], env=env))
+"""
+
+
+@pytest.mark.parametrize(("rank", "told"), [("0", True), ("1", False)])
+def test_rank_0_in_another_pod_sends_its_result_to_the_launcher(container: Any, rank: str, told: bool) -> None:
+    container.program("mpirun", ELSEWHERE.format(python=container.python, rank=rank))
+    script = "open('other-pod', 'w').write('{\"metrics\": {\"rank\": 0}}')"
+    assert container.run(script, runner="mpirun").code == 0
+    assert container.wait_for("other-pod")
+    assert container.result.exists() == told
+    if told:
+        assert json.loads(container.result.read_text()) == {"metrics": {"rank": 0}}
+
+
+def test_a_result_that_cannot_be_sent_fails_nothing(container: Any) -> None:
+    argv = called(container, "mpirun", runner="mpirun")
+    container.env.update({"OMPI_COMM_WORLD_RANK": "0", "TRAINER_OPS_RESULT_TO": "token/1/127.0.0.1"})
+    container.write({"termination-log": "{}"})
+    run = container.finish(container.popen(argv[argv.index(str(container.python)) :]))
+    assert run.code == 0
+    assert run.err.startswith("trainer_ops: the result did not reach the launcher: ")
 
 
 MPI = Path(sys.executable).parent / "mpirun"

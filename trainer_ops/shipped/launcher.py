@@ -18,6 +18,9 @@ import sys
 from typing import Any
 
 HOSTFILE = "OMPI_MCA_orte_default_hostfile"
+# Where rank 0 sends its result: TOKEN/PORT/ADDRESS of the launcher that started mpirun.
+RELAY = "TRAINER_OPS_RESULT_TO"
+RESULT_LIMIT = 4096
 # Whether mpirun has started this launcher as one rank: the launcher that starts mpirun says so in the payload.
 IS_RANK = len(sys.argv) > 1 and sys.argv[1].partition(":")[0].endswith("r")
 
@@ -51,9 +54,12 @@ if __name__ == "__main__":
 import base64  # noqa: E402
 import importlib.util  # noqa: E402
 import json  # noqa: E402
+import secrets  # noqa: E402
 import shutil  # noqa: E402
+import socket  # noqa: E402
 import subprocess  # noqa: E402
 import tempfile  # noqa: E402
+import threading  # noqa: E402
 import zlib  # noqa: E402
 
 # What a shipped function's file ends with. Guarded: processes that it spawns import the file once more.
@@ -246,8 +252,9 @@ def choose(runner: str) -> str:
 def mpirun(data: dict[str, Any], argv: list[str], env: dict[str, str]) -> list[str]:
     """All slots of the hostfile; every rank is a launcher of its own, since other nodes do not have the code."""
     hostfile = os.environ.get(HOSTFILE) or "/etc/mpi/hostfile"
-    # Open MPI 5 reads none of the variables that Trainer sets for version 4, and would cut the nodes' names.
-    env.setdefault("PRTE_MCA_prte_keep_fqdn_hostnames", "true")
+    # Open MPI 5 reads none of the variables that Trainer sets for version 4. Of those, keep_fqdn_hostnames must not be
+    # carried over: mpirun would not know its own pod, whose host name is short, by the hostfile's name, and would call
+    # itself by ssh. It connects by the whole names anyway.
     if env.get("OMPI_MCA_plm_rsh_args"):
         env.setdefault("PRTE_MCA_plm_ssh_args", env["OMPI_MCA_plm_rsh_args"])
     ours = [name for name in env if name.startswith(("TRAINER_OPS_", "KUBEFLOW_TRAINER_SERVER_"))]
@@ -261,6 +268,62 @@ def mpirun(data: dict[str, Any], argv: list[str], env: dict[str, str]) -> list[s
         *[sys.executable, "-u", "-c", own_text(), f"{head}r:{first}"],
         *argv[1:],
     ]
+
+
+def result_path() -> str:
+    """Where ``report`` leaves the result."""
+    return os.environ.get("TRAINER_OPS_RESULT_PATH") or "/dev/termination-log"
+
+
+def listen(env: dict[str, str]) -> None:
+    """Let rank 0 send its result to this pod: its own is deleted with what it holds as soon as mpirun has ended.
+
+    (Where the launcher is no node, and with Open MPI 5 also where it is one: that starts with the hostfile's first.)
+    """
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    try:
+        server = socket.create_server(("", 0), family=family, dualstack_ipv6=family == socket.AF_INET6)
+        address = str(socket.getaddrinfo(socket.gethostname(), None)[0][4][0])
+    except OSError:
+        return
+    token = secrets.token_hex(16)
+    env[RELAY] = f"{token}/{server.getsockname()[1]}/{address}"
+    threading.Thread(target=receive, args=(server, token.encode()), daemon=True).start()
+
+
+def receive(server: socket.socket, token: bytes) -> None:
+    """Write what rank 0 sends into our own termination message, and say that it is there."""
+    while True:
+        peer, _ = server.accept()
+        peer.settimeout(10)
+        try:
+            with peer, peer.makefile("rb") as file:
+                given, _, text = file.read(len(token) + 1 + RESULT_LIMIT).partition(b"\n")
+                if secrets.compare_digest(given, token):
+                    with open(result_path(), "wb") as result:
+                        result.write(text)
+                    peer.sendall(b"1")
+        except OSError:
+            pass  # whoever it was hears nothing and says so
+
+
+def send_result() -> None:
+    """As rank 0: what ``report`` has left in this pod. Where that does not work the pod's own message has to do."""
+    relay = os.environ.get(RELAY)
+    rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("PMIX_RANK")
+    if not relay or rank != "0":
+        return
+    token, port, address = relay.split("/", 2)
+    try:
+        with open(result_path(), "rb") as file:
+            text = file.read(RESULT_LIMIT)
+        if text:
+            with socket.create_connection((address, int(port)), timeout=10) as peer:
+                peer.sendall(token.encode() + b"\n" + text)
+                peer.shutdown(socket.SHUT_WR)
+                peer.recv(1)
+    except OSError as error:
+        print(f"trainer_ops: the result did not reach the launcher: {error}", file=sys.stderr)
 
 
 def own_text() -> str:
@@ -279,6 +342,7 @@ def launch(argv: list[str], folder: str) -> int:
     runner = "python" if IS_RANK else choose(data["runner"])
     if runner == "mpirun":
         translate.update({signal.SIGTERM: signal.SIGUSR1, signal.SIGINT: signal.SIGUSR1})
+        listen(env)
         return run(mpirun(data, argv, env), env)
     script = write_code(folder, data)
     if data["packages"]:
@@ -290,6 +354,8 @@ def launch(argv: list[str], folder: str) -> int:
         found = shutil.which("torchrun", path=env.get("PATH"))
         start = [found] if found else [sys.executable, "-u", "-m", "torch.distributed.run"]
     code = run([*start, script, *arguments], env)
+    if IS_RANK:
+        send_result()
     # To mpirun a rank that was told to stop is no failure: it would kill the others, who may still be saving.
     return 0 if IS_RANK and stopped_by else code
 
