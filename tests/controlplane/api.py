@@ -95,7 +95,7 @@ class Api:
         connection, used = self._connection()
         try:
             status, text = self._exchange(connection, method, path, data, kind)
-        except (RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+        except (RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
             connection.close()
             if not used:
                 raise
