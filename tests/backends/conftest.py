@@ -20,6 +20,7 @@ from trainer_ops.backends.kubernetes.hub import end_idle
 from trainer_ops.lifecycle.target import open_backend
 from trainer_ops.model import keys
 from trainer_ops.testing import MemoryBackend, Training, VirtualClock
+from trainer_ops.testing.exec import Command
 
 __all__ = ["cluster_namespace", "control_plane"]
 
@@ -61,6 +62,7 @@ class MemoryRig:
         self.backend.script("quick-*", [*start, *lines, (6, lambda t: t.complete(RESULT))])
         self.backend.script("fails-*", [*start, (2, lambda t: t.say("oh", node=0)), (3, lambda t: t.fail(0, 3))])
         self.backend.script("long-*", [*start, (2, lambda t: t.say("ready"))])
+        self.backend.answer(_act)
 
     def now(self) -> float:
         return self.clock.now()
@@ -70,6 +72,27 @@ class MemoryRig:
 
     def patience(self) -> int:
         return 100
+
+
+def _act(command: Command) -> int:
+    """The shell commands of the suite, acted."""
+    match command.argv:
+        case ("cat",):
+            command.say(command.read().decode())
+        case ("sh", "-c", "echo out; echo err >&2; exit 7"):
+            command.say("out\n")
+            command.say("err\n", error=True)
+            return 7
+        case ("sh", "-c", look) if "stty size" in look:
+            assert command.streams.terminal is not None
+            columns, rows = command.streams.terminal.size()
+            command.say(f"{rows} {columns}\r\n")
+        case ("sh", "-c", 'echo "$PET_NODE_RANK"'):
+            command.say(f"{command.pod.split('-')[-2]}\n")
+        case _:
+            command.say(f"{command.argv[0]}: not found\n", error=True)
+            return 127
+    return 0
 
 
 _COMMON = "import json, os, sys, time; path = os.environ.get('TRAINER_OPS_RESULT_PATH', '/dev/termination-log')\n"

@@ -6,11 +6,13 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trainer_ops.backends.base import Backend, LogSource, log_sources
+from trainer_ops.backends.base import Backend, LogSource, Streams, Terminal, log_sources
 from trainer_ops.errors import AlreadyExists, NotFound, PreconditionFailed, RuntimeNotFound
 from trainer_ops.lifecycle.target import open_backend
 from trainer_ops.model import keys
@@ -362,6 +364,58 @@ class TestLogs:
         gone = LogSource("node-0", "quick-a-node-0-0-zzzzz", "00000000-0000-4000-8000-000000000000", "node")
         assert backend.logs(later).lines == ()
         assert backend.logs(gone).lines == ()
+
+
+class TestCommands:
+    @pytest.fixture
+    def running(self, backend: Backend, manifest: Make, rig: Any, wait_for: WaitFor) -> list[ObservedPod]:
+        raw = backend.create(manifest("long-a", nodes=2))
+        wait_for(lambda: phase(backend, "long-a", rig) == "running")
+        return sorted(parsed(backend.pods("long-a", uid=uid_of(raw))), key=lambda pod: pod.node)
+
+    @pytest.fixture
+    def run(self, backend: Backend, running: list[ObservedPod], tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
+        """Runs a command in a node; (exit code, stdout, stderr)."""
+
+        def run(*argv: str, node: int = 0, stdin: str = "", terminal: Terminal | None = None) -> tuple[int, str, str]:
+            files = [tmp_path / name for name in ("stdin", "stdout", "stderr")]
+            for file in files:
+                file.write_text(stdin if file.name == "stdin" else "")
+            with ExitStack() as opened:
+                given, out, err = (opened.enter_context(file.open("rb+")).fileno() for file in files)
+                pod = running[node]
+                code = backend.exec(pod.name, pod.main_name, argv, Streams(given, out, err, terminal))
+            return code, files[1].read_text(), files[2].read_text()
+
+        return run
+
+    def test_streams_and_exit_code(self, run: Callable[..., tuple[int, str, str]]) -> None:
+        assert run("sh", "-c", "echo out; echo err >&2; exit 7") == (7, "out\n", "err\n")
+
+    @pytest.mark.parametrize("size", [5, 300_000])
+    def test_stdin_to_its_end(self, run: Callable[..., tuple[int, str, str]], size: int) -> None:
+        text = "aé\n" * (size // 3)
+        assert run("cat", stdin=text) == (0, text, "")
+
+    def test_in_the_node_that_is_meant(self, run: Callable[..., tuple[int, str, str]]) -> None:
+        assert [run("sh", "-c", 'echo "$PET_NODE_RANK"', node=node)[1] for node in (0, 1)] == ["0\n", "1\n"]
+
+    def test_with_a_terminal(self, run: Callable[..., tuple[int, str, str]]) -> None:
+        # A cluster's command may begin before it is told the size.
+        look = 'until stty size | grep -qv "^0 0"; do sleep 0.05; done; stty size'
+        code, out, err = run("sh", "-c", look, terminal=Terminal(lambda: (123, 45)))
+        assert (code, err) == (0, "")
+        assert "45 123" in out
+
+    def test_what_is_not_there_is_127_as_in_a_shell(self, run: Callable[..., tuple[int, str, str]]) -> None:
+        code, out, err = run("no-such-command")
+        assert (code, out) == (127, "")
+        assert "no-such-command" in err
+
+    def test_only_in_what_runs(self, backend: Backend, running: list[ObservedPod]) -> None:
+        for pod, container in (("nobody", "node"), (running[0].name, "nobody")):
+            with pytest.raises(NotFound):
+                backend.exec(pod, container, ["true"], Streams())
 
 
 class TestWatching:

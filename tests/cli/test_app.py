@@ -15,7 +15,8 @@ from trainer_ops.cli.app import app
 Cli = Callable[..., Any]
 
 COMMANDS = [
-    "run", "submit", "wait", "status", "list", "logs", "exec", "cancel", "suspend", "resume", "validate", "runtimes", "demo",
+    "run", "submit", "wait", "status", "list", "logs", "exec", "cancel", "suspend", "resume", "validate", "runtimes",
+    "demo",
 ]  # fmt: skip
 HEAVY = {"pydantic", "yaml", "rich", "kubernetes", "sqlite3", "asyncio", "psutil", "tenacity", "importlib.metadata"}
 

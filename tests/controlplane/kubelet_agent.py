@@ -25,7 +25,7 @@ from tests.controlplane.kubelet_logs import LogFile
 from tests.controlplane.kubelet_net import BridgedNetwork, LoopbackNetwork
 from tests.controlplane.kubelet_node import register
 from tests.controlplane.kubelet_pod import PodWorker
-from tests.controlplane.kubelet_run import start_contained, start_plain
+from tests.controlplane.kubelet_run import Process, start_contained, start_plain
 from tests.controlplane.kubelet_server import make_server
 from tests.controlplane.scheduling import Scheduler
 
@@ -157,12 +157,22 @@ class Agent:
             return self._workers[self._names[namespace, pod]]
 
     def log(self, namespace: str, pod: str, container: str, *, previous: bool) -> LogFile:
-        """See ``kubelet_server.LogSource``."""
+        """See ``kubelet_server.Source``."""
         try:
             worker = self._worker(namespace, pod)
         except KeyError:
             raise KeyError(pod) from None
         return worker.log(container, previous=previous)
+
+    def process(self, namespace: str, pod: str, container: str) -> Process | None:
+        """See ``kubelet_server.Source``."""
+        worker = self._worker(namespace, pod)
+        return worker.process(container) if isinstance(worker, PodWorker) else None
+
+    @property
+    def contained(self) -> bool:
+        """Whether containers have namespaces of their own."""
+        return self.host.contained
 
     # -- nodes and levers -------------------------------------------------------------------------------------------
 

@@ -89,6 +89,11 @@ class Container:
         process.signal(signal.SIGKILL)
         return True
 
+    @property
+    def process(self) -> Process | None:
+        """The run that runs; for commands that are to run beside it."""
+        return self._process
+
     # -- the life ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:

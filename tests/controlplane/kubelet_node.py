@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.kubelet_clock import rfc3339
+from tests.controlplane.kubelet_exec import FEATURE
 
 __all__ = ["register", "set_ready", "set_taints"]
 
@@ -32,6 +33,8 @@ def register(api: Api, node: Mapping[str, Any], port: int) -> dict[str, Any]:
         "allocatable": capacity,
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+        # Or the API server speaks SPDY to it for an exec.
+        "declaredFeatures": [FEATURE],
         "nodeInfo": {"kubeletVersion": "v1.36.3", "operatingSystem": "linux", "architecture": "amd64"},
     }
     api.patch("Node", name, {"status": status}, namespace="", sub="status")

@@ -12,6 +12,7 @@ from tests.controlplane.api import ApiError, path_of
 from tests.controlplane.kubelet_container import Container
 from tests.controlplane.kubelet_host import Host
 from tests.controlplane.kubelet_logs import LogFile
+from tests.controlplane.kubelet_run import Process
 from tests.controlplane.kubelet_status import ContainerView, PodView, pod_status, terminated, waiting
 from tests.controlplane.kubelet_volumes import MountError, Volumes
 
@@ -162,6 +163,11 @@ class PodWorker:
         found = self._containers.get(container)
         status = found.view.status() if found else None
         return find_log(self.view.pod, container, status, found.logs if found else {}, previous=previous)
+
+    def process(self, container: str) -> Process | None:
+        """The process of a container that runs."""
+        found = self._containers.get(container)
+        return found.process if found else None
 
     # -- the life ---------------------------------------------------------------------------------------------------
 

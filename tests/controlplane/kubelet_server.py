@@ -1,7 +1,7 @@
-"""The kubelet's own server: container logs for the API server, and the levers that tests pull.
+"""The kubelet's own server: container logs and exec for the API server, and the levers that tests pull.
 
-``GET /containerLogs/{namespace}/{pod}/{container}`` answers as a kubelet of 1.36 does. ``POST /test/VERB`` with a JSON
-body is ours. Both want a client certificate of the control plane's CA.
+``GET /containerLogs/{namespace}/{pod}/{container}`` and ``/exec/…`` answer as a kubelet of 1.36 does.
+``POST /test/VERB`` with a JSON body is ours. All want a client certificate of the control plane's CA.
 """
 
 from __future__ import annotations
@@ -15,14 +15,27 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from tests.controlplane.kubelet_clock import rfc3339_nano
+from tests.controlplane.kubelet_exec import accept, protocol, serve
 from tests.controlplane.kubelet_logs import LogFile, LogQuery
 from tests.controlplane.kubelet_pod import LogError
+from tests.controlplane.kubelet_run import Process
 
-__all__ = ["LogSource", "make_server", "query_of"]
+__all__ = ["Source", "make_server", "query_of"]
 
 
-class LogSource(Protocol):
+class Source(Protocol):
     """Whatever knows the pods."""
+
+    @property
+    def contained(self) -> bool:
+        """Whether containers have namespaces of their own."""
+
+    def process(self, namespace: str, pod: str, container: str) -> Process | None:
+        """The process of a container; None when it does not run.
+
+        Raises:
+            KeyError: no such pod here.
+        """
 
     def log(self, namespace: str, pod: str, container: str, *, previous: bool) -> LogFile:
         """A container's log.
@@ -78,7 +91,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def make_server(
-    source: LogSource,
+    source: Source,
     levers: Callable[[str, Mapping[str, Any]], Any],
     now: Callable[[], float],
     *,
@@ -89,7 +102,7 @@ def make_server(
     """A server on a free port of loopback, not yet serving.
 
     Args:
-        source: where logs are found.
+        source: where logs and processes are found.
         levers: called with the verb and the body of ``POST /test/VERB``; its result is sent back.
         now: the clock.
         ca: file of the authority that client certificates must come from.
@@ -103,6 +116,8 @@ def make_server(
         def do_GET(self) -> None:
             url = urlsplit(self.path)
             parts = url.path.strip("/").split("/")
+            if len(parts) == 4 and parts[0] == "exec":
+                return self._exec(parts[1:], parse_qs(url.query))
             if len(parts) != 4 or parts[0] != "containerLogs":
                 return self._text(404, "404 page not found")
             query = parse_qs(url.query)
@@ -123,6 +138,25 @@ def make_server(
             except (KeyError, ValueError) as exc:
                 return self._text(400, repr(exc))
             return self._text(200, json.dumps(result))
+
+        def _exec(self, names: list[str], query: Mapping[str, list[str]]) -> None:
+            try:
+                process = source.process(*names)
+            except KeyError:
+                return self._text(404, "pod does not exist")
+            if process is None:
+                return self._text(500, f'container not found ("{names[2]}")')
+            chosen = protocol(self.headers.get("Sec-WebSocket-Protocol", ""))
+            if not chosen:
+                return self._text(403, "this kubelet speaks websocket only")
+            self.send_response(101)
+            self.send_header("Upgrade", "websocket")
+            self.send_header("Connection", "Upgrade")
+            self.send_header("Sec-WebSocket-Accept", accept(self.headers["Sec-WebSocket-Key"]))
+            self.send_header("Sec-WebSocket-Protocol", chosen)
+            self.end_headers()
+            self.close_connection = True
+            return serve(self.connection, process, query, contained=source.contained)
 
         def _text(self, status: int, text: str) -> None:
             data = text.encode()

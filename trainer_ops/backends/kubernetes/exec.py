@@ -63,20 +63,27 @@ def _connect(what: str, access: Access, namespace: str, pod: str, **options: Any
         connection.set_default_header("sec-websocket-protocol", ",".join(PROTOCOLS))
         call = client.CoreV1Api(connection).connect_get_namespaced_pod_exec
         made = stream(call, pod, namespace, _preload_content=False, **options)
-    except ApiException as exc:
+    except (ApiException, AttributeError) as exc:
         raise _refused(what, exc) from exc
     except (OSError, ConfigException) as exc:
         raise Unreachable(f"{what}: {type(exc).__name__}: {exc}"[:300]) from exc
     return _Connection(what, made, stdin=bool(options["stdin"]))
 
 
-def _refused(what: str, exc: Any) -> BaseException:
-    """The client makes one error of all that goes wrong while it connects, interrupts too; the first one is in it."""
-    cause = exc.__context__
+def _refused(what: str, exc: BaseException) -> BaseException:
+    """The client makes one error of all that goes wrong while it connects, interrupts too; the first one is in it.
+
+    (An AttributeError: the client decodes the body of its own error, which has none when this call fails.)
+    """
+    cause = exc
+    while cause.__context__ is not None and not hasattr(cause, "status_code"):
+        cause = cause.__context__
     if isinstance(cause, (KeyboardInterrupt, SystemExit)):
         return cause
     status, body = getattr(cause, "status_code", None), getattr(cause, "resp_body", None)
-    return refusal(what, status or exc.status, body or exc.body, f"{type(cause).__name__}: {exc.reason}")
+    if status is None and isinstance(exc, AttributeError) and cause is exc:
+        return exc
+    return refusal(what, status, body, f"{type(cause).__name__}: {cause}")
 
 
 class _Connection:
