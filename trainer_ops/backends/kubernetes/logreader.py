@@ -24,11 +24,10 @@ from trainer_ops.model.times import parse_time
 
 __all__ = ["LogReader"]
 
-# Seconds behind the position that are asked for: at first, and further when an answer turns out to begin too late.
-_MARGIN = 2.0
-_WIDER = (0.0, 10.0, 120.0)
-# What a margin is cut down to when the answers reach much further back than it says: the node's clock is behind.
-_SPARE = 1.0
+# Seconds behind the position that are asked for: at first, and then when an answer turns out to begin too late.
+_MARGINS = (2.0, 12.0, 120.0)
+# What a margin may be when the node's clock is known: a line is at most about so old when it is first read.
+_SPARE = 3.0
 _OPEN_ANSWERS = 16
 _OPEN_SECONDS = 60.0
 # The kubelet, not the API server, is away: its other nodes can still be read.
@@ -106,10 +105,11 @@ class LogReader:
 
     def _ask(self, source: LogSource, run: Run, after: str, tail: int | None, limit_bytes: int) -> LogChunk:
         position = Position() if tail else Position.parse(after)
-        margin = self._margin(source)
-        windows = [window(position, self._clock(), margin + more) for more in _WIDER] if position.stamp else []
+        known = self._margin(source)
+        margins = [known, *(margin for margin in _MARGINS if margin > known)] if position.stamp else []
         # At last from the start, and taken as it is: what lies between was rotated away.
-        for index, seconds in enumerate([*windows, None]):
+        for margin in [*margins, None]:
+            seconds = None if margin is None else window(position, self._clock(), margin)
             answer = self._request(source, run, position, tail, seconds)
             try:
                 chunk = self._piece(source, answer, limit_bytes, check=run)
@@ -119,8 +119,8 @@ class LogReader:
             except BaseException:
                 answer.response.close()
                 raise
-            if seconds is not None:
-                self._learn_margin(source, position, answer.reading, margin + _WIDER[index])
+            if margin is not None and answer.reading.whole:
+                self._learn_margin(source, chunk, margin)
             return chunk
         raise AssertionError("an answer that is taken as it is has no gap")
 
@@ -212,16 +212,14 @@ class LogReader:
 
     def _margin(self, source: LogSource) -> float:
         with self._lock:
-            return self._margins.get(source.pod_uid, _MARGIN)
+            return self._margins.get(source.pod_uid, _MARGINS[0])
 
-    def _learn_margin(self, source: LogSource, position: Position, reading: Reading, used: float) -> None:
-        first, last = parse_time(reading.first), parse_time(position.stamp)
-        if first is None or last is None:
-            return
-        # Lines from well before what the margin reaches back to: so far is the node's clock behind this one.
-        surplus = max(0.0, last - first - _SPARE - 1.0)
+    def _learn_margin(self, source: LogSource, chunk: LogChunk, used: float) -> None:
+        """Keep what was enough; less, when the newest line's age says that the node's clock is behind this one."""
+        newest = parse_time(Position.parse(chunk.position).stamp) if chunk.lines else None
+        margin = used if newest is None else min(used, _SPARE - (self._clock() - newest))
         with self._lock:
-            self._margins[source.pod_uid] = used - surplus
+            self._margins[source.pod_uid] = margin
             self._margins.move_to_end(source.pod_uid)
             while len(self._margins) > 4096:
                 self._margins.popitem(last=False)
