@@ -82,16 +82,54 @@ def test_a_cluster_is_named_with_its_context_and_namespace() -> None:
     assert target_of(conn) == "kubernetes://prod/team-a"
     assert target_of(conn, "team-b") == "kubernetes://prod/team-b"
     assert target_of(connection("kubernetes", in_cluster=True, namespace="a")) == "kubernetes://in-cluster/a"
-    conn = connection("kubernetes", kube_config_path="/etc/kube/config")
-    assert target_of(conn) == "kubernetes:///?kubeconfig=/etc/kube/config"
+    conn = connection("kubernetes", kube_config_path="/etc/kube/config", in_cluster="False")
+    assert target_of(conn) == "kubernetes://?kubeconfig=/etc/kube/config"
+    conn = connection("kubernetes", extra__kubernetes__cluster_context="arn:aws:eks:eu:1:cluster/a")
+    assert target_of(conn, "b") == "kubernetes://arn:aws:eks:eu:1:cluster/a/b"
 
 
-@pytest.mark.parametrize("field", ["kube_config", "disable_verify_ssl"])
-def test_what_a_cluster_connection_says_is_never_left_out_silently(field: str) -> None:
+KUBECONFIG = """
+current-context: prod
+clusters: [{name: prod, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: me, user: {token: s3cret}}]
+contexts: [{name: prod, context: {cluster: prod, user: me, namespace: team-a}}]
+"""
+
+
+@pytest.mark.parametrize("form", ["yaml", "json", "mapping"])
+def test_a_kubeconfig_in_the_connection_stays_there(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import yaml
+
+    from trainer_ops.airflow import TrainerHook
+
+    read = yaml.safe_load(KUBECONFIG)
+    given = {"yaml": KUBECONFIG, "json": json.dumps(read), "mapping": read}[form]
+    text = json.dumps({"conn_type": "kubernetes", "extra": {"kube_config": given}})
+    monkeypatch.setenv("AIRFLOW_CONN_TRAINING", text)
+    backend = TrainerHook("training").get_conn()
+    assert backend.target == "kubernetes://prod/team-a?kubeconfig=inline"
+    backend.close()
+    # The triggerer is given that target, and finds the rest in the connection.
+    again = asyncio.run(TrainerHook("training").aget_conn(JobRef(backend.target, "team-a", "x", "u")))
+    assert again.target == backend.target
+    again.close()
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no verification": ({"disable_verify_ssl": True}, 'disable_verify_ssl: of connection "training" cannot be used'),
+    "two ways": ({"in_cluster": True, "kube_config_path": "/x"}, "in_cluster: and kube_config_path of connection"),
+    "text that is no kubeconfig": ({"kube_config": "s3cret"}, 'kube_config: of connection "training" is no kubeconfig'),
+    "no YAML": ({"kube_config": "{s3cret"}, 'kube_config: of connection "training" is neither JSON nor YAML'),
+}
+
+
+@pytest.mark.parametrize(("extra", "text"), WRONG.values(), ids=WRONG.keys())
+def test_what_a_cluster_connection_says_is_never_left_out_silently(extra: dict[str, Any], text: str) -> None:
     from trainer_ops.airflow.hook import target_of
 
-    with pytest.raises(InvalidRequest, match=field):
-        target_of(connection("kubernetes", **{field: "x"}))
+    with pytest.raises(InvalidRequest, match=text) as raised:
+        target_of(connection("kubernetes", **extra))
+    assert "s3cret" not in str(raised.value)
 
 
 def test_no_connection_is_the_target_of_the_environment(memory_backend: MemoryBackend, monkeypatch: Any) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseHook
 
+from trainer_ops.airflow.cluster import ClusterConnection
 from trainer_ops.airflow.compat import exception
 from trainer_ops.airflow.provider_info import CONN_TYPE
 from trainer_ops.errors import InvalidRequest, TrainerOpsError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from trainer_ops.model.identity import JobRef
 
 __all__ = ["TrainerHook", "target_of"]
+
+_CLUSTER = "kubernetes"
 
 
 class TrainerHook(BaseHook):  # type: ignore[misc]  # Airflow is Any to mypy
@@ -46,9 +49,7 @@ class TrainerHook(BaseHook):  # type: ignore[misc]  # Airflow is Any to mypy
         Raises:
             InvalidRequest: there is no such connection, or it names no target that can be opened.
         """
-        from trainer_ops.lifecycle.target import open_backend
-
-        return open_backend(self._target(self._lookup()))
+        return self._open(self._lookup())
 
     async def aget_conn(self, ref: JobRef) -> Backend:
         """The target that a training is on, opened without blocking the event loop.
@@ -59,10 +60,10 @@ class TrainerHook(BaseHook):  # type: ignore[misc]  # Airflow is Any to mypy
         from trainer_ops.lifecycle.target import open_backend
         from trainer_ops.lifecycle.threads import in_thread
 
-        target: str | None = ref.target
-        if self.conn_id is not None and not ref.target.startswith("local:"):
-            target = self._target(await self._alookup())
-        return await in_thread(lambda: open_backend(target))
+        if self.conn_id is None or ref.target.startswith("local:"):
+            return await in_thread(lambda: open_backend(ref.target))
+        conn = await self._alookup()
+        return await in_thread(lambda: self._open(conn))
 
     def test_connection(self) -> tuple[bool, str]:
         """Whether the target answers, and what it says; for the button in Airflow's connection form."""
@@ -76,8 +77,12 @@ class TrainerHook(BaseHook):  # type: ignore[misc]  # Airflow is Any to mypy
             return False, str(exc)
         return True, f"{backend.target} answers; {len(known)} runtimes: {', '.join(sorted(known)) or 'none'}"
 
-    def _target(self, conn: Any) -> str | None:
-        return None if conn is None else target_of(conn, self.namespace)
+    def _open(self, conn: Any) -> Backend:
+        from trainer_ops.lifecycle.target import open_backend
+
+        if conn is not None and conn.conn_type == _CLUSTER:
+            return ClusterConnection.of(conn, self.namespace).open()
+        return open_backend(None if conn is None else target_of(conn, self.namespace))
 
     def _lookup(self) -> Any:
         if self.conn_id is None:
@@ -157,23 +162,7 @@ def _max_jobs(conn: Any, extra: Mapping[str, Any]) -> int | None:
     return int(text)
 
 
-def _kubernetes_target(conn: Any, namespace: str | None) -> str:
-    """``kubernetes``: the fields of Airflow's own connection type of that name, as far as a URL can say them."""
-    extra = conn.extra_dejson
-    for name in ("kube_config", "disable_verify_ssl"):
-        if extra.get(name):
-            raise InvalidRequest(
-                name,
-                f'of connection "{conn.conn_id}" cannot be used by this version',
-                "Use kube_config_path or in_cluster",
-            )
-    context = "in-cluster" if extra.get("in_cluster") else str(extra.get("cluster_context") or "")
-    path = extra.get("kube_config_path")
-    target = f"kubernetes://{quote(context, safe='')}/{namespace or extra.get('namespace') or ''}"
-    return f"{target}?kubeconfig={quote(str(path))}" if path else target
-
-
 _TARGETS: dict[str, Callable[[Any, str | None], str]] = {
     CONN_TYPE: _local_target,
-    "kubernetes": _kubernetes_target,
+    _CLUSTER: lambda conn, namespace: ClusterConnection.of(conn, namespace).target,
 }
