@@ -79,6 +79,22 @@ ROWS: dict[str, tuple[Look, State]] = {
         lambda s: s.look(s.job(s.condition("Suspended"), suspend=True, queue="lq")),
         State(Phase.QUEUED, "", "waiting in queue lq (Kueue)"),
     ),
+    "8 being evicted": (
+        lambda s: s.look(
+            s.job(rows={"node": "active=1 ready=1"}, suspend=True, queue="lq"),
+            s.pod("node-0", s.running()),
+            workload=s.workload(s.condition("Admitted"), s.condition("Evicted", "True", "Preempted", "by another")),
+        ),
+        State(Phase.QUEUED, "Preempted", "preempted; its nodes are being stopped (Kueue, queue lq)"),
+    ),
+    "8 being evicted, or suspended by hand: the Workload says nothing yet": (
+        lambda s: s.look(
+            s.job(rows={"node": "active=1 ready=1"}, suspend=True, queue="lq"),
+            s.pod("node-0", s.running()),
+            workload=s.workload(s.condition("Admitted")),
+        ),
+        State(Phase.QUEUED, "Suspended", "suspended, its nodes are being stopped (Kueue, queue lq)"),
+    ),
     "9 suspended": (
         lambda s: s.look(s.job(s.condition("Suspended"), rows={"node": "suspended=1"}, suspend=True)),
         State(Phase.SUSPENDED, "Suspended", "suspended by hand"),

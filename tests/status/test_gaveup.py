@@ -94,6 +94,21 @@ CASES: dict[str, tuple[Look, Limits, Category, str]] = {
     "queued": (queued("insufficient unused quota for cpu in flavor f, 1 more needed"), QUEUE,
                Category.QUEUED_TOO_LONG, "queue_timeout"),
     "can never be admitted": (queued(NEVER), QUEUE, Category.QUOTA, "Ask for less"),
+    "a resource that the queue lacks": (queued("resource memory unavailable in ClusterQueue"), QUEUE, Category.QUOTA,
+                                        "Leave that resource out"),
+    "a limit of Kueue's is used up": (
+        lambda s: s.look(
+            s.job(suspend=True, queue="lq"),
+            workload=s.workload(
+                s.condition("Evicted", "True", "DeactivatedDueToRequeuingLimitExceeded",
+                            "The workload is deactivated due to exceeding the maximum number of re-queuing retries"),
+                active=False,
+            ),
+        ),
+        QUEUE,
+        Category.QUEUED_TOO_LONG,
+        "Raise the limit",
+    ),
     "no such queue": (queued("LocalQueue lq doesn't exist", "Inadmissible"), QUEUE,
                       Category.QUEUED_TOO_LONG, "LocalQueue that exists"),
     "admitted, but not resumed": (

@@ -167,6 +167,63 @@ CASES: dict[str, tuple[Look, str, str]] = {
         "Preempted",
         "preempted; waiting for quota: 1 cpu more needed in flavor f (Kueue, queue lq)",
     ),
+    "room is being made": (
+        queued("couldn't assign flavors to pod set node: insufficient unused quota for cpu in flavor f, 1 more needed. "
+               "Pending the preemption of 2 workload(s)"),
+        "Pending",
+        ("waiting for quota: 1 cpu more needed in flavor f, 2 of lower priority are being stopped for it "
+         "(Kueue, queue lq)"),
+    ),
+    "a flavor that does not fit": (
+        queued("couldn't assign flavors to pod set node: flavor f doesn't match node affinity"),
+        "Pending",
+        "flavor f doesn't match node affinity (Kueue, queue lq)",
+    ),
+    "a queue that was closed": (
+        queued("ClusterQueue cq is stopped", reason="Inadmissible"),
+        "Inadmissible",
+        "ClusterQueue cq is stopped (Kueue, queue lq)",
+    ),
+    "right after an eviction the same text stands twice": (
+        queued("Preempted to accommodate a workload", ("Evicted", "Preempted", "Preempted to accommodate a workload")),
+        "Preempted",
+        "preempted; waiting to be looked at (Kueue, queue lq)",
+    ),
+    "drained": (
+        queued("ClusterQueue cq is inactive", ("Evicted", "ClusterQueueStopped", "The ClusterQueue is stopped")),
+        "ClusterQueueStopped",
+        "stopped with its ClusterQueue; ClusterQueue cq is inactive (Kueue, queue lq)",
+    ),
+    "evicted for a reason that no version knew": (
+        queued("", ("Evicted", "ByMoonlight", "x")),
+        "ByMoonlight",
+        "stopped (ByMoonlight); waiting to be looked at (Kueue, queue lq)",
+    ),
+    "activated again, which Kueue has yet to notice": (
+        queued("The workload is deactivated", ("Evicted", "Deactivated", "The workload is deactivated")),
+        "Pending",
+        "waiting to be looked at (Kueue, queue lq)",
+    ),
+    "a limit of Kueue's is used up": (
+        lambda s: s.look(
+            s.job(suspend=True, queue="lq"),
+            workload=s.workload(
+                s.condition("Evicted", "True", "DeactivatedDueToMaximumExecutionTimeExceeded",
+                            "The workload is deactivated due to exceeding the maximum execution time"),
+                active=False,
+            ),
+        ),
+        "DeactivatedByKueue",
+        "stopped by Kueue for good: exceeding the maximum execution time (Kueue, queue lq)",
+    ),
+    "preempted, then paused by hand": (
+        lambda s: s.look(
+            s.job(suspend=True, queue="lq"),
+            workload=s.workload(s.condition("Evicted", "True", "Preempted", "by another"), active=False),
+        ),
+        "Deactivated",
+        "paused: its workload is deactivated (Kueue, queue lq)",
+    ),
     "the engine's queue": (
         queued("2 of 2 trainings run on this machine; 1 ahead", queue=""),
         "Pending",

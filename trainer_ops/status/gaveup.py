@@ -8,7 +8,7 @@ from trainer_ops.model.times import duration
 from trainer_ops.status.clocks import QUEUE, UNREACHABLE, WAIT
 from trainer_ops.status.facts import Facts
 from trainer_ops.status.podwhy import CONFIG_REASONS, IMAGE_REASONS, MOUNT_REASONS
-from trainer_ops.status.queueing import NEVER_ADMITTED
+from trainer_ops.status.queueing import NEVER_ADMITTED, STOPPED_FOR_GOOD
 
 __all__ = ["given_up"]
 
@@ -55,14 +55,24 @@ def _queued(facts: Facts) -> Diagnosis:
     if state.reason == NEVER_ADMITTED:
         summary = f"{facts.name} asks for more than its queue can ever give{detail}; {_ALONE}"
         remedy = "Ask for less in resources_per_node or num_nodes, or have the ClusterQueue's quota raised."
+        if "has no quota for" in state.detail:
+            remedy = "Leave that resource out of resources_per_node, or have it added to the ClusterQueue."
         return Diagnosis(Category.QUOTA, summary, _proof(facts), remedy)
+    if state.reason == STOPPED_FOR_GOOD:
+        summary = f"{facts.name} will not run by itself{detail}; {facts.bound} is over and {_ALONE}"
+        remedy = (
+            "Raise the limit that its queue or its labels set and start it again; or set spec.active of its Workload."
+        )
+        return Diagnosis(Category.QUEUED_TOO_LONG, summary, _proof(facts), remedy)
     summary = f"{facts.name} waited in its queue for longer than {facts.bound}{detail}; {_ALONE}"
     remedy = _QUEUE_REMEDIES.get(state.reason, f"Raise queue_timeout, use a higher priority_class, or {_AGAIN}.")
     return Diagnosis(Category.QUEUED_TOO_LONG, summary, _proof(facts), remedy)
 
 
 _QUEUE_REMEDIES = {
-    "Inadmissible": "Name a LocalQueue that exists in this namespace and is active.",
+    "Inadmissible": "Name a LocalQueue that exists in this namespace and is active, or have this one made or opened.",
+    "ClusterQueueStopped": "Have its ClusterQueue opened again (spec.stopPolicy), or name another queue.",
+    "LocalQueueStopped": "Have its LocalQueue opened again (spec.stopPolicy), or name another queue.",
     "Deactivated": "Set spec.active of its Workload to true, then wait for it again.",
     "Admitted": "Kueue admitted it but does not resume it: look at its log; does its version fit Trainer's?",
 }

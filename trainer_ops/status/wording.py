@@ -67,17 +67,24 @@ _NEVER = re.compile(
     r"insufficient quota for (\S+) in flavor (\S+),.*podset request \((\S+)\) > maximum capacity \((\S+)\)"
 )
 _NONE = re.compile(r"resource (\S+) unavailable in ClusterQueue")
-_ABSENT = re.compile(r"(LocalQueue|ClusterQueue) (\S+) (?:doesn't exist|is inactive)")
+_CLOSED = re.compile(r"(LocalQueue|ClusterQueue) (\S+) (doesn't exist|not found|is inactive|is stopped)")
+_STATE = {"doesn't exist": "does not exist", "not found": "does not exist"}
+_ROOM = re.compile(r"Pending the preemption of (\d+) workload")
+_PREFIX = re.compile(r"^couldn't assign flavors to pod set \S+: ")
 
 
 def quota_trouble(message: str) -> str:
     """Kueue's reason for not admitting a workload, as one clause."""
     if found := _MORE.search(message):
-        return f"waiting for quota: {found[3]} {found[1]} more needed in flavor {found[2]}"
+        room = _ROOM.search(message)
+        after = (
+            f", {room[1]} of lower priority {'is' if room[1] == '1' else 'are'} being stopped for it" if room else ""
+        )
+        return f"waiting for quota: {found[3]} {found[1]} more needed in flavor {found[2]}{after}"
     if found := _NEVER.search(message):
         return f"can never be admitted: asks for {found[3]} {found[1]}, flavor {found[2]} has at most {found[4]}"
     if found := _NONE.search(message):
         return f"can never be admitted: the ClusterQueue has no quota for {found[1]}"
-    if found := _ABSENT.search(message):
-        return f"{found[1]} {found[2]} {'does not exist' if 'exist' in found[0] else 'is inactive'}"
-    return clip(message)
+    if found := _CLOSED.search(message):
+        return f"{found[1]} {found[2]} {_STATE.get(found[3], found[3])}"
+    return clip(_PREFIX.sub("", message))
