@@ -8,7 +8,7 @@ export UV_CACHE_DIR ?= $(CURDIR)/.cache/uv
 export UV_PYTHON ?= $(PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint format bench lock clean
+.PHONY: help demo test test-fast test-full lint format bench lock clean
 
 help: ## what can be made here
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,11 +16,14 @@ help: ## what can be made here
 demo: .venv/.ready ## train a real model on two nodes of this machine, as a step of an Airflow DAG
 	@.venv/bin/python .ci/demo.py
 
-test: .venv/.ready .venv-kfp/.ready ## lint, types, layers and all tests, in both environments
+test: .venv/.ready .venv-kfp/.ready ## lint, types, layers and the tests, in both environments
 	@.venv/bin/python .ci/check.py
 
-test-fast: .venv/.ready .venv-kfp/.ready ## the same without the tests marked slow
+test-fast: .venv/.ready .venv-kfp/.ready ## the same without slow tests and without a control plane
 	@.venv/bin/python .ci/check.py --fast
+
+test-full: .venv/.ready .venv-kfp/.ready ## the same with the tests marked full: a real Kueue beside the control plane
+	@.venv/bin/python .ci/check.py --full
 
 lint: .venv/.ready ## ruff, mypy strict
 	@.venv/bin/python .ci/check.py --lint
