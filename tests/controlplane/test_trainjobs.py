@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,3 +55,72 @@ def test_two_nodes_talk_by_name_and_leave_a_message(control_plane: Cluster, clus
         control_plane.api.call("GET", path_of("Pod", cluster_namespace, pod["metadata"]["name"], "log")) for pod in pods
     ]
     assert logs == ["heard one\n", "said one\n"]
+
+
+# What Trainer's xgboost runtime gives its nodes; rank 0's pod is found by its name.
+_TRACKER = """
+import os, socket
+names = ("DMLC_NUM_WORKER", "DMLC_TASK_ID", "DMLC_TRACKER_PORT")
+print(*[os.environ[name] for name in names], socket.gethostbyname(os.environ["DMLC_TRACKER_URI"]))
+"""
+
+
+def test_xgboost_nodes_know_their_tracker(control_plane: Cluster, cluster_namespace: str) -> None:
+    job = trainjob("xgb", cluster_namespace, _TRACKER, nodes=2, runtime="xgboost-distributed")
+    control_plane.api.create(job)
+    assert control_plane.ended("xgb", cluster_namespace) == "Complete"
+    pods = sorted(control_plane.pods(cluster_namespace, "xgb"), key=lambda pod: str(pod["metadata"]["name"]))
+    lines = [
+        str(control_plane.api.call("GET", path_of("Pod", cluster_namespace, p["metadata"]["name"], "log")))
+        for p in pods
+    ]
+    first, second = (line.split() for line in lines)
+    assert [first[:2], second[:2]] == [["2", "0"], ["2", "1"]]
+    assert first[2:] == second[2:] == [first[2], pods[0]["status"]["podIP"]]
+
+
+def fetching_runtime() -> Any:
+    """A runtime with a dataset initializer before the node, as torchtune's are."""
+
+    def step(name: str, label: str, after: list[Any], command: list[str]) -> Any:
+        mounts = [{"name": "initializer", "mountPath": "/workspace"}]
+        container = {"name": name, "image": "registry.example/x:1", "volumeMounts": mounts}
+        spec = {
+            "containers": [{**container, **({"command": command} if command else {})}],
+            "volumes": [{"name": "initializer", "persistentVolumeClaim": {"claimName": "initializer"}}],
+        }
+        labels = {"trainer.kubeflow.org/trainjob-ancestor-step": label}
+        template = {"metadata": {"labels": labels}, "spec": {"template": {"spec": spec}}}
+        return {"name": name, "template": template, **({"dependsOn": after} if after else {})}
+
+    fetch = step("dataset-initializer", "dataset-initializer", [], [])
+    train = step("node", "trainer", [{"name": "dataset-initializer", "status": "Complete"}], ["true"])
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainingRuntime",
+        "metadata": {"name": "fetching", "labels": {"trainer.kubeflow.org/framework": "torch"}},
+        "spec": {
+            "mlPolicy": {"numNodes": 1, "torch": {}},
+            "template": {"spec": {"replicatedJobs": [fetch, train]}},
+        },
+    }
+
+
+def test_a_dataset_is_fetched_before_the_training(
+    control_plane: Cluster, cluster_namespace: str, tmp_path: Path
+) -> None:
+    (tmp_path / "part").write_text("some data")
+    claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    meta = {"name": "initializer", "namespace": cluster_namespace}
+    control_plane.api.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim})
+    control_plane.api.create(fetching_runtime(), namespace=cluster_namespace)
+    job = trainjob("fetch", cluster_namespace, "print(open('/workspace/dataset/part').read())")
+    job["spec"]["runtimeRef"] = {"name": "fetching", "kind": "TrainingRuntime"}
+    job["spec"]["initializer"] = {"dataset": {"storageUri": f"file://{tmp_path}"}}
+    if control_plane.kubelet.mode == "plain":
+        job["spec"]["trainer"]["command"] = ["cat", "/workspace/dataset/part"]
+    control_plane.api.create(job)
+    assert control_plane.ended("fetch", cluster_namespace) == "Complete"
+    pods = {pod["spec"]["containers"][0]["name"]: pod for pod in control_plane.pods(cluster_namespace, "fetch")}
+    path = path_of("Pod", cluster_namespace, pods["node"]["metadata"]["name"], "log")
+    assert str(control_plane.api.call("GET", path)).strip() == "some data"
