@@ -31,6 +31,9 @@ lint: .venv/.ready ## ruff, mypy strict
 format: .venv/.ready ## let ruff write the layout
 	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format --quiet .
 
+cluster: .venv/.ready ## start the tests' control plane for a person, and print its kubeconfig
+	@.venv/bin/python -m tests.controlplane
+
 bench: .venv/.ready ## speed and memory beside what one would use instead, as ratios of one run
 	@.venv/bin/python -m tests.benchmarks
 
