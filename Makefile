@@ -8,7 +8,7 @@ export UV_CACHE_DIR ?= $(CURDIR)/.cache/uv
 export UV_PYTHON ?= $(PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-full lint format bench lock clean
+.PHONY: help demo test test-fast test-full cluster lint format bench lock clean
 
 help: ## what can be made here
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
