@@ -32,6 +32,11 @@ class TestRun:
         request = trainer_ops.TrainRequest(runtime="torch-distributed", command=["train"])
         assert trainer_ops.run(request, target=memory, clock=clock).succeeded
 
+    @pytest.mark.parametrize("given", [{"runtime": "torch-distributed"}, "torch-distributed"])
+    def test_something_else_than_a_request(self, given: Any) -> None:
+        with pytest.raises(trainer_ops.InvalidRequest, match=r"request: is of type \w+, not TrainRequest"):
+            trainer_ops.run(given)
+
     def test_by_function(self, clock: VirtualClock, memory: MemoryBackend) -> None:
         outcome = trainer_ops.run(
             runtime="torch-distributed", python_callable=train, python_kwargs={"rounds": 3}, clock=clock

@@ -215,6 +215,36 @@ class TestPreflight:
             submit(memory, TrainRequest(manifest=manifest), key(), clock=clock)
         assert creates(memory) == 0
 
+    @pytest.mark.parametrize(
+        ("manifest", "field", "says"),
+        [
+            pytest.param(
+                {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {}}},
+                "kind",
+                "PyTorchJob is a job of the v1 operators",
+                id="a v1 job",
+            ),
+            pytest.param({"metadata": {"name": "a"}, "spec": None}, "spec", "is missing", id="a spec of null"),
+            pytest.param({}, "spec", "is missing", id="nothing"),
+            pytest.param({"spec": {"runtimeRef": None}}, "spec.runtimeRef", "is missing", id="a runtimeRef of null"),
+            pytest.param({"spec": {"runtimeRef": {}}}, "spec.runtimeRef.name", "is missing", id="a nameless runtime"),
+            pytest.param(
+                {"spec": {"runtimeRef": {"name": "torch-distribted"}, "trainer": {"numNodez": 2}}},
+                "spec.trainer.numNodez",
+                "is no field",
+                id="a typo beside a typo in the runtime",
+            ),
+        ],
+    )
+    def test_what_is_no_trainjob_is_told_before_the_target_is_asked(
+        self, memory: MemoryBackend, clock: VirtualClock, key: Key, manifest: dict[str, Any], field: str, says: str
+    ) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            submit(memory, TrainRequest(manifest=manifest), key(), clock=clock)
+        assert caught.value.field == field
+        assert says in caught.value.reason
+        assert memory.calls == []
+
 
 class TestGenerations:
     def test_a_newer_one_supersedes_what_still_trains(

@@ -31,6 +31,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {**R, "nmu_nodes": 2},
         "invalid request: nmu_nodes: is no field of a training request. Did you mean num_nodes?",
     ),
+    "a typo in what counts": (
+        {**R, "nodez": 2},
+        "invalid request: nodez: is no field of a training request. Did you mean num_nodes?",
+    ),
+    "a list for a manifest": (
+        {"manifest": [1]},
+        "invalid request: manifest: [1] is not a mapping. Give a mapping of names to values",
+    ),
     "a typo inside": (
         {**R, "dataset": {"storage_url": "hf://a/b"}},
         "invalid request: dataset.storage_uri: is missing. Give it",
@@ -81,15 +89,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a manifest of lists": (
         {"manifest": {"spec": []}},
-        "invalid request: manifest.spec: is a list, not a mapping. See the TrainJob API",
+        "invalid TrainJob: spec: [] is not a mapping. Write its fields",
     ),
     "a runtimeRef that is a name": (
         {"manifest": {"spec": {"runtimeRef": "torch-distributed"}}},
-        "invalid request: manifest.spec.runtimeRef: is a str, not a mapping. See the TrainJob API",
+        "invalid TrainJob: spec.runtimeRef: 'torch-distributed' is not a mapping. Write its fields",
     ),
     "labels of lists": (
         {"manifest": {"metadata": {"labels": ["a"]}}},
-        "invalid request: manifest.metadata.labels: is a list, not a mapping. See the TrainJob API",
+        "invalid TrainJob: metadata.labels: ['a'] is not a mapping. Write its fields",
     ),
 }
 

@@ -217,12 +217,17 @@ def _waited(backend: Backend, first: Wait, clock: Clock, listener: Listener | No
 
 
 def _request(
-    request: TrainRequest | None,
+    request: object,
     python_callable: Callable[..., object] | None,
     python_kwargs: Mapping[str, Any] | None,
     fields: Mapping[str, Any],
 ) -> TrainRequest:
     if request is not None:
+        if not isinstance(request, TrainRequest):
+            kind = type(request).__name__
+            raise InvalidRequest(
+                "request", f"is of type {kind}, not TrainRequest", "Give its fields by name: runtime=…"
+            )
         given = [*fields, *(["python_callable"] if python_callable is not None else [])]
         if given:
             raise InvalidRequest(given[0], "the request already says it all", "Give a request or its fields, not both")

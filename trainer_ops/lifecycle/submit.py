@@ -73,6 +73,7 @@ def submit(backend: Backend, request: TrainRequest, key: RunKey, *, clock: Clock
     """
     request = resolve_code(request)
     submission = _Submission(backend, request, key, source_link, clock)
+    submission.refuse_what_is_no_trainjob()
     return persist(submission.once, clock=clock, patience=request.unreachable_timeout)
 
 
@@ -86,6 +87,11 @@ class _Submission:
         self._link = source_link
         self._clock = clock
         self._warnings: tuple[str, ...] = ()
+
+    def refuse_what_is_no_trainjob(self) -> None:
+        """Before the target is asked for its runtime: of a v1 job, or one without a spec, it would ask for ""."""
+        if self._request.manifest is not None:
+            refuse(check(self._built(1, None).manifest, None))
 
     def once(self) -> Submitted:
         runtime = self._runtime()
@@ -125,8 +131,11 @@ class _Submission:
     def _found(self) -> tuple[Attempt, ...]:
         return attempts_of(self._backend, {keys.LABEL_SUBJECT: self._key.subject}, now=self._clock.now())
 
+    def _built(self, number: int, runtime: TrainingRuntime | None) -> BuiltJob:
+        return build(self._request, self._key, number, runtime=runtime, version=tool_version(), source_link=self._link)
+
     def _build(self, number: int, runtime: TrainingRuntime | None) -> BuiltJob:
-        built = build(self._request, self._key, number, runtime=runtime, version=tool_version(), source_link=self._link)
+        built = self._built(number, runtime)
         findings = check(built.manifest, runtime)
         refuse(findings)
         extra = tuple(str(finding) for finding in findings if finding.severity == "warning")

@@ -7,13 +7,13 @@ and one error text everywhere. What only the API server or the runtime can refus
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from trainer_ops.errors import InvalidRequest
-from trainer_ops.model import keys
 from trainer_ops.model.limits import Limits
 
 __all__ = ["FunctionCode", "Initializer", "ScriptCode", "TrainRequest"]
@@ -161,7 +161,7 @@ class TrainRequest(_Strict):
                 part = (part or {}).get(name)
             if part is not None and not isinstance(part, dict):
                 raise InvalidRequest(
-                    f"manifest.{path}", f"is a {type(part).__name__}, not a mapping", "See the TrainJob API"
+                    path, f"{reprlib.repr(part)} is not a mapping", "Write its fields", what="invalid TrainJob"
                 )
         return value
 
@@ -263,6 +263,9 @@ _REASONS: dict[str, Callable[[Any, Mapping[str, Any]], tuple[str, str]]] = {
     "too_long": lambda v, c: (f"has {c['actual_length']} items", f"At most {c['max_length']} are allowed"),
     "missing": lambda v, c: ("is missing", "Give it"),
     "bool_parsing": lambda v, c: (f"{v!r} is neither true nor false", "Give true or false"),
+    "dict_type": lambda v, c: (f"{reprlib.repr(v)} is not a mapping", "Give a mapping of names to values"),
+    "list_type": lambda v, c: (f"{reprlib.repr(v)} is not a list", "Give a list"),
+    "string_type": lambda v, c: (f"{reprlib.repr(v)} is not text", "Give text"),
     "literal_error": lambda v, c: (f"{v!r} is none of {c['expected']}", f"Give {c['expected']}"),
 }
 
@@ -273,8 +276,8 @@ def _invalid(exc: ValidationError, model: type[BaseModel]) -> InvalidRequest:
     path = ".".join(str(part) for part in error["loc"] if part not in ("script", "function")) or model.__name__
     if error["type"] == "extra_forbidden":
         name = str(error["loc"][-1])
-        close = difflib.get_close_matches(name, model.model_fields, n=1)
-        known = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(sorted(model.model_fields))}"
+        close = _closest(name, model.model_fields)
+        known = f"Did you mean {close}?" if close else f"Known: {', '.join(sorted(model.model_fields))}"
         return InvalidRequest(path, "is no field of a training request", known)
     make = _REASONS.get(error["type"])
     if make is not None:
@@ -286,7 +289,8 @@ def _invalid(exc: ValidationError, model: type[BaseModel]) -> InvalidRequest:
     return InvalidRequest(path, f"{error.get('input')!r} is not {wanted}", f"Give {wanted}")
 
 
-# Kept here so that a reader finds in one place what a request's labels may not overwrite.
-RESERVED_LABELS = frozenset(
-    {keys.LABEL_MANAGED_BY, keys.LABEL_RUN_KEY, keys.LABEL_SUBJECT, keys.LABEL_ATTEMPT, keys.LABEL_GENERATION}
-)
+def _closest(name: str, fields: Iterable[str]) -> str | None:
+    """The field that was meant, by its whole name or without what counts it (``nodes`` is ``num_nodes``)."""
+    words = {field.removeprefix("num_").removeprefix("max_"): field for field in fields} | {f: f for f in fields}
+    close = difflib.get_close_matches(name, words, n=1, cutoff=0.7)
+    return words[close[0]] if close else None
