@@ -9,7 +9,7 @@ import pytest
 
 from trainer_ops.cli.glance import Glance, NodeRow
 from trainer_ops.cli.render import Signs, best_metric, ended, failure, one_training, status_line, trainings_table
-from trainer_ops.cli.text import clean, cut, fold, number_text, plain, roughly, wide, wrap
+from trainer_ops.cli.text import cut, fold, number_text, plain, roughly, wide, wrap
 from trainer_ops.model.outcome import Category, Diagnosis, Outcome
 from trainer_ops.model.phase import Phase, State
 
@@ -234,26 +234,6 @@ METRICS = {
 @pytest.mark.parametrize(("metrics", "running", "wanted"), METRICS.values(), ids=METRICS.keys())
 def test_the_metric_there_is_room_for(metrics: dict[str, float | str], running: bool, wanted: str) -> None:
     assert best_metric(metrics, running=running) == wanted
-
-
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
-        ("plain", "plain"),
-        ("a\tb", "a       b"),
-        ("\x1b[31mred\x1b[0m", "red"),
-        ("\x1b]0;title\x07text", "text"),
-        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
-        ("10%\r50%\r100%", "100%"),
-        ("done\r", "done"),
-        ("\x1b[2K\r 50%|###", " 50%|###"),
-        ("bell\x07 nul\x00 del\x7f csi\x9b", "bell� nul� del� csi�"),
-        ("[node] [bold]x[/bold] :smile:", "[node] [bold]x[/bold] :smile:"),
-        ("", ""),
-    ],
-)
-def test_a_log_line_is_harmless(line: str, wanted: str) -> None:
-    assert clean(line) == wanted
 
 
 @pytest.mark.parametrize(

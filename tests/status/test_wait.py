@@ -200,6 +200,12 @@ def test_tails_are_bounded(scene: Scene) -> None:
     assert wait.tails["node-0"][-1].startswith("99 ")
 
 
+def test_tails_are_fit_to_show(scene: Scene) -> None:
+    bar = "\r".join(f"{n:4}/1000" for n in range(1000))
+    wait = scene.begin().hear({"node-0": ["\x1b[31mred\x1b[0m", "a\x00b", bar]})
+    assert wait.tails["node-0"] == ("red", "a�b", " 999/1000")
+
+
 def test_the_tail_of_a_node_that_failed_stays(scene: Scene) -> None:
     failed = scene.look(scene.job(rows=ACTIVE), scene.pod("node-40", scene.ended(1), phase="Failed"))
     wait, _ = scene.see(scene.begin().hear({"node-40": ["Traceback"]}), failed)

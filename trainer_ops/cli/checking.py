@@ -9,9 +9,10 @@ from typing import Any
 from trainer_ops.backends.base import Backend
 from trainer_ops.cli.manifests import Document, parse, read
 from trainer_ops.cli.render import Signs
-from trainer_ops.cli.text import Spans, clean
+from trainer_ops.cli.text import Spans
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.model import keys
+from trainer_ops.model.lines import clean
 from trainer_ops.model.runtime import TrainingRuntime
 from trainer_ops.validate.findings import Finding, in_order
 from trainer_ops.validate.runtime import check_runtime

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainer_ops.cli.glance import Glance, word
-from trainer_ops.cli.text import Spans, clean, cut, fold, number_text, plain, roughly, table, wide, wrap
+from trainer_ops.cli.text import Spans, cut, fold, number_text, plain, roughly, table, wide, wrap
+from trainer_ops.model.lines import clean
 from trainer_ops.model.outcome import Category, Ending, Outcome
 from trainer_ops.model.phase import Phase
 from trainer_ops.model.times import duration, parse_time

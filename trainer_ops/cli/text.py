@@ -1,28 +1,16 @@
-"""Text for a terminal: what training code printed made harmless, numbers and lengths for people, styled spans. Pure."""
+"""Text for a terminal: numbers and lengths for people, styled spans. Pure."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Spans", "clean", "cut", "fold", "number_text", "plain", "roughly", "table", "wide", "wrap"]
+from trainer_ops.model.lines import clean
+
+__all__ = ["Spans", "cut", "fold", "number_text", "plain", "roughly", "table", "wide", "wrap"]
 
 # (text, style) pairs; styles are rich's, "" is none. Made into rich.Text where there is a terminal.
 Spans = Sequence[tuple[str, str]]
-
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def clean(line: str) -> str:
-    """One line of a log as it looks when it is done: no escape sequences, of what a \\r overwrote the last, no tabs.
-
-    A log line may hold anything; what moves the cursor or sets the title must not reach a person's terminal.
-    """
-    text = _ESCAPES.sub("", line)
-    text = next((part for part in reversed(text.split("\r")) if part), "")
-    return _CONTROLS.sub("�", text.expandtabs(8))
 
 
 def plain(spans: Spans) -> str:

@@ -11,7 +11,8 @@ from trainer_ops.backends.base import LogSource
 from trainer_ops.cli.glance import Glance, glance
 from trainer_ops.cli.render import node_style, status_line
 from trainer_ops.cli.screen import Screen
-from trainer_ops.cli.text import Spans, clean
+from trainer_ops.cli.text import Spans
+from trainer_ops.model.lines import clean
 from trainer_ops.model.observed import Observation
 from trainer_ops.model.phase import State
 

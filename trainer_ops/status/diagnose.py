@@ -34,8 +34,18 @@ _LOST = frozenset(
         "Terminated",
     }
 )
-# JobSet's reasons: they tell that a Job failed, never why.
-_SILENT = frozenset({"", "FailedJobs", "ReachedMaxRestarts", "FailJobSetFailurePolicyAction"})
+# Reasons of JobSet and Job: they tell that a Job failed, never why. "First failed job: x-node-0" names a Job, and reads
+# like a node.
+_SILENT = frozenset(
+    {
+        "",
+        "BackoffLimitExceeded",
+        "FailedJobs",
+        "ReachedMaxRestarts",
+        "FailJobSetFailurePolicyAction",
+        "PodFailurePolicy",
+    }
+)
 
 
 def diagnose(facts: Facts) -> Diagnosis:
@@ -226,11 +236,13 @@ def _proof(facts: Facts, node: NodeEvidence | None) -> tuple[str, ...]:
         # A report of metrics is no cause; it goes where results go.
         message = "" if parse_result(node.failure.message) else node.failure.message
         lines += [f"{node.node}: {line}" for line in message.splitlines() if line.strip()]
-    if facts.state.phase is Phase.FAILED and facts.state.detail:
+    told = node is not None and node.failure is not None
+    if facts.state.phase is Phase.FAILED and facts.state.detail and not (told and facts.state.reason in _SILENT):
         lines.append(f"{facts.state.reason}: {facts.state.detail}")
     for clue in facts.clues:
-        told = node is not None and clue.startswith(f"{node.node}: ")
-        if not told and not any(clue in line for line in lines):
+        again = node is not None and clue.startswith(f"{node.node}: ")
+        follows = told and clue.partition(":")[0] in _SILENT
+        if not (again or follows or any(clue in line for line in lines)):
             lines.append(clue)
     return tuple(dict.fromkeys(lines))
 

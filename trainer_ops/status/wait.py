@@ -16,6 +16,7 @@ from typing import Any
 
 from trainer_ops.model.identity import JobRef
 from trainer_ops.model.limits import Limits
+from trainer_ops.model.lines import clean
 from trainer_ops.model.observed import Observation
 from trainer_ops.model.outcome import Outcome, ProgressPoint
 from trainer_ops.model.phase import Phase, State
@@ -153,9 +154,10 @@ class Wait:
     def hear(self, tails: Mapping[str, Sequence[str]]) -> Wait:
         """Keep the last log lines of nodes (``node-1`` to lines), in place of those that were known of these nodes.
 
+        They are made fit to show (no colours, no bars that were overwritten): what they are kept for is a diagnosis.
         At most 30 lines of 500 characters, of at most 16 nodes: those that failed, then those in ``tails``.
         """
-        heard = {node: tuple(line[:LINE_LIMIT] for line in lines[-TAIL_LIMIT:]) for node, lines in tails.items()}
+        heard = {node: tuple(clean(line)[:LINE_LIMIT] for line in lines[-TAIL_LIMIT:]) for node, lines in tails.items()}
         merged = {**self.tails, **{node: lines for node, lines in heard.items() if lines}}
         if len(merged) > NODE_LIMIT:
             order = sorted(merged, key=lambda node: (node not in self.evidence.nodes, node not in heard))
