@@ -38,7 +38,7 @@ def test_v1_is_one_finding_with_the_way_out() -> None:
     (found,) = check(job, None)
     assert str(found) == (
         "invalid TrainJob: kind: PyTorchJob is a job of the v1 operators, which Trainer v2 does not run. "
-        "Convert it with trainer-ops migrate."
+        "Write it as a TrainJob: the runtime takes the place of the replica specs."
     )
 
 

@@ -141,6 +141,6 @@ def _by_phase(facts: Facts) -> tuple[Category, str]:
     if phase in (Phase.NOT_OBSERVED, Phase.SUBMITTED, Phase.BLOCKED, Phase.RESUMING):
         return (
             Category.NOT_RECONCILED,
-            "Check that the Trainer and JobSet controllers run (trainer-ops doctor), and what they log.",
+            "Check that Trainer's and JobSet's controllers run (kubectl get pods -A), and what they log.",
         )
     return Category.UNKNOWN, "Look at the events of its pods; raise startup_timeout if it is merely slow."

@@ -18,7 +18,7 @@ class Hint(NamedTuple):
 
 _PATCHES = "Move it to runtimePatches[].trainingRuntimeSpec.template.spec.replicatedJobs[].template.spec.template.spec"
 _RUNTIME = "It needs a TrainingRuntime of your own, named by spec.runtimeRef"
-_NO_TTL = "Delete finished TrainJobs with trainer-ops gc"
+_NO_TTL = "Leave it out; kubectl delete trainjob removes one that is over"
 
 
 def _in_trainer(*names: str) -> dict[str, Hint]:
@@ -32,7 +32,7 @@ def _in_runtime(what: str, *names: str) -> dict[str, Hint]:
 
 
 def _v1(*names: str) -> dict[str, Hint]:
-    reason, remedy = "is a field of v1 training jobs", "Convert the whole job with trainer-ops migrate"
+    reason, remedy = "is a field of v1 training jobs", "Write the whole job as a TrainJob with a runtimeRef"
     return {name: Hint("moved-field", reason, remedy) for name in names}
 
 

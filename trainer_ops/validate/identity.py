@@ -31,7 +31,9 @@ def api_and_kind(manifest: Mapping[Any, Any], kind: str) -> Iterator[Finding]:
     given = manifest.get("kind")
     if given in _V1_KINDS:
         reason = f"{given} is a job of the v1 operators, which Trainer v2 does not run"
-        yield error("v1-kind", "kind", reason, "Convert it with trainer-ops migrate")
+        yield error(
+            "v1-kind", "kind", reason, "Write it as a TrainJob: the runtime takes the place of the replica specs"
+        )
         return
     if manifest.get("apiVersion") != keys.API_VERSION:
         reason = (

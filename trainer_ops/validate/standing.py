@@ -153,7 +153,7 @@ def _time_to_live(raw: Mapping[Any, Any]) -> Iterator[Finding]:
         reason = (
             "deletes the JobSet after its end; up to 2.3.0 Trainer then runs a failed training again (trainer #3737)"
         )
-        yield warning("runtime-ttl", path, reason, "Leave it out; trainer-ops gc deletes what is over")
+        yield warning("runtime-ttl", path, reason, "Leave it out; kubectl delete trainjob removes one that is over")
 
 
 def _pods(raw: Mapping[Any, Any]) -> Iterator[Finding]:
