@@ -24,8 +24,8 @@ def train_job(
     image: str = "",
     command: Optional[list] = None,  # type: ignore[type-arg]  # noqa: UP045 - kfp's own spelling
     args: Optional[list] = None,  # type: ignore[type-arg]  # noqa: UP045
-    num_nodes: int = 0,
-    num_proc_per_node: int = 0,
+    num_nodes: int = -1,
+    num_proc_per_node: int = -1,
     resources_per_node: Optional[dict] = None,  # type: ignore[type-arg]  # noqa: UP045
     env: Optional[dict] = None,  # type: ignore[type-arg]  # noqa: UP045
     packages: Optional[list] = None,  # type: ignore[type-arg]  # noqa: UP045
@@ -35,18 +35,18 @@ def train_job(
     queue: str = "",
     manifest: Optional[dict] = None,  # type: ignore[type-arg]  # noqa: UP045
     target: str = "",
-    active_deadline_seconds: int = 0,
-    queue_timeout: int = 0,
-    startup_timeout: int = 0,
-    wait_timeout: int = 0,
-    unreachable_timeout: int = 0,
+    active_deadline_seconds: int = -1,
+    queue_timeout: int = -1,
+    startup_timeout: int = -1,
+    wait_timeout: int = -1,
+    unreachable_timeout: int = -1,
     missing_grace: int = -1,
     max_restarts: int = -1,
 ) -> NamedTuple("Outputs", outcome=dict, model_uri=str):  # type: ignore[valid-type]
     """Train on Kubeflow Trainer, or on the embedded engine, and wait for the end.
 
     A retry of the step, or a pod made again by the workflow engine, goes on with the training that the first one
-    started. Terminating the run cancels the training. Zero, "" and -1 mean "not given".
+    started. Terminating the run cancels the training. "", -1 and an empty list or dict mean "not given".
 
     Args:
         model: where the model is; its metadata has the URI, the TrainJob and the metrics.

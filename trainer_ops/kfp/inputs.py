@@ -18,8 +18,7 @@ __all__ = ["request_from", "run_key"]
 
 # Inputs that have another name in a request, because "model" is the component's output.
 _RENAMED = {"script_uri": "script", "dataset_uri": "dataset", "base_model_uri": "model"}
-# 0 restarts and 0 seconds of grace mean something, so -1 stands for "not given" there; elsewhere 0 does.
-_MINUS_ONE = frozenset({"max_restarts", "missing_grace"})
+# "Not given" is -1: 0 restarts mean something, and 0 nodes must be refused, not taken for the runtime's own number.
 _NUMBERS = frozenset(
     {
         "num_nodes",
@@ -44,7 +43,7 @@ def request_from(inputs: Mapping[str, Any]) -> TrainRequest:
     Raises:
         InvalidRequest: names the input, the reason and the remedy.
     """
-    fields = {}
+    fields: dict[str, Any] = {}
     for name, value in inputs.items():
         if not _given(name, value):
             continue
@@ -60,9 +59,9 @@ def request_from(inputs: Mapping[str, Any]) -> TrainRequest:
 def _given(name: str, value: Any) -> bool:
     if value is None or value == "":
         return False
-    if name in _MINUS_ONE:
-        return bool(value != -1)
-    return not (isinstance(value, int | float | list | dict) and not value)
+    if name in _NUMBERS:
+        return value not in (-1, "-1")
+    return not (isinstance(value, list | dict) and not value)
 
 
 def _whole_number(name: str, value: Any) -> int:
