@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -67,3 +68,17 @@ def manifest() -> Callable[..., dict[str, Any]]:
         }
 
     return make
+
+
+@pytest.fixture
+def watch(backend: KubernetesBackend) -> Iterator[Callable[[], None]]:
+    """Lets a hub run until the end of the test."""
+    watches = []
+
+    def begin() -> None:
+        watches.append(backend.watch("x"))
+        backend.observe("x", now=time.time())
+
+    yield begin
+    for one in watches:
+        one.close()

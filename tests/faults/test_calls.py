@@ -6,7 +6,7 @@ import json
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.faults.proxy import FaultProxy
 from trainer_ops.backends.kubernetes.address import Address
 from trainer_ops.backends.kubernetes.backend import KubernetesBackend
 from trainer_ops.backends.kubernetes.failures import NotServed
+from trainer_ops.backends.kubernetes.hub import end_idle
 from trainer_ops.errors import AlreadyExists, Forbidden, PreconditionFailed, Rejected, Unreachable
 
 pytestmark = pytest.mark.cluster
@@ -230,6 +231,50 @@ def test_what_is_not_allowed_says_who_may_not_do_what(control_plane: Cluster, cl
         f"namespace {cluster_namespace} that allows create on trainjobs.trainer.kubeflow.org, bound to {account}"
     )
     backend.close()
+
+
+@pytest.fixture
+def edit_user(control_plane: Cluster, cluster_namespace: str) -> Iterator[KubernetesBackend]:
+    """A user with what Trainer's own ``edit`` role gives, which is neither JobSets nor Workloads."""
+    api = control_plane.api
+    everything = ["get", "list", "watch", "create", "delete", "patch"]
+    rules = [
+        {"apiGroups": ["trainer.kubeflow.org"], "resources": ["trainjobs"], "verbs": everything},
+        {"apiGroups": [""], "resources": ["pods", "pods/log", "events"], "verbs": ["get", "list", "watch"]},
+    ]
+    group = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": "edit"}, "rules": rules}
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "edit"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "edit"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": cluster_namespace}],
+    }
+    for obj in (role, binding):
+        api.create(obj, namespace=cluster_namespace)
+    path = f"/api/v1/namespaces/{cluster_namespace}/serviceaccounts/default/token"
+    token = api.call("POST", path, {"spec": {}})["status"]["token"]
+    config = control_plane.plane.write_kubeconfig(token, f"{cluster_namespace}-edit", namespace=cluster_namespace)
+    backend = KubernetesBackend(Address(kubeconfig=str(config)))
+    yield backend
+    backend.close()
+    assert end_idle()
+
+
+def test_few_rights_are_enough(edit_user: KubernetesBackend, manifest: Make, caplog: pytest.LogCaptureFixture) -> None:
+    edit_user.create(manifest())
+    asked = edit_user.observe("x", now=1.0)
+    watch = edit_user.watch("x")
+    watched = edit_user.observe("x", now=1.0)
+    watch.close()
+    for seen in (asked, watched):
+        assert seen.job is not None
+        # Kueue is not installed: that this user may not read it either is no news.
+        assert seen.unreadable == {"jobsets"}
+    told = [record.getMessage() for record in caplog.records if record.name.startswith("trainer_ops")]
+    assert [text.partition(" in namespace")[0] for text in told] == ["not allowed: listing jobsets"]
+    assert told[0].endswith("; going on without jobsets")
 
 
 def test_a_cluster_without_trainer_says_so(backend: KubernetesBackend, proxy: FaultProxy) -> None:

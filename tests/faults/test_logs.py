@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,20 +30,6 @@ def run(backend: KubernetesBackend, manifest: Make) -> Callable[..., None]:
         backend.create(manifest(name, suspend=False, trainer=trainer))
 
     return start
-
-
-@pytest.fixture
-def watch(backend: KubernetesBackend) -> Iterator[Callable[[], None]]:
-    """Lets a hub run until the end of the test."""
-    watches = []
-
-    def begin() -> None:
-        watches.append(backend.watch("x"))
-        backend.observe("x", now=time.time())
-
-    yield begin
-    for one in watches:
-        one.close()
 
 
 def until(holds: Callable[[], Any], *, seconds: float = 90.0) -> Any:

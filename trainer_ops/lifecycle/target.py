@@ -60,7 +60,11 @@ def open_backend(target: str | None = None) -> Backend:
 
 
 def open_cluster(
-    *, context: str = "", namespace: str = "", kubeconfig: str | Path = "", content: Mapping[str, Any] | None = None
+    *,
+    context: str = "",
+    namespace: str = "",
+    kubeconfig: str | Path = "",
+    content: Mapping[str, Any] | str | None = None,
 ) -> Backend:
     """Open a cluster by its parts, for front ends that hold them apart; the caller closes it.
 
@@ -68,8 +72,9 @@ def open_cluster(
         context: of the kubeconfig; "" is its current one, ``in-cluster`` the pod's own service account.
         namespace: "" takes the context's own.
         kubeconfig: path of a kubeconfig; "" takes $KUBECONFIG or ~/.kube/config.
-        content: a kubeconfig already read, in place of a file. Its secrets are in no target and in no log, so the
-            target of such a backend cannot be opened by itself: ``kubernetes://CONTEXT/NAMESPACE?kubeconfig=inline``.
+        content: a kubeconfig's content (YAML or JSON text, or parsed), in place of a file. Its secrets are in no
+            target and in no log, so the target of such a backend cannot be opened by itself: it reads
+            ``kubernetes://CONTEXT/NAMESPACE?kubeconfig=inline``.
 
     Raises:
         InvalidRequest: field ``target``: it cannot be opened.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,21 @@ def test_a_kubeconfig_given_as_content_is_in_no_target(monkeypatch: pytest.Monke
     with pytest.raises(InvalidRequest, match="given as content") as caught:
         open_backend(backend.target)
     assert "Airflow connection" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "content", ["token: very-secret\n\t- x: {", "[very-secret]", "very-secret", {"contexts": "very-secret"}]
+)
+def test_content_that_is_none_is_not_quoted(content: Any) -> None:
+    with pytest.raises(InvalidRequest, match="no usable kubeconfig") as caught:
+        open_cluster(context="prod", content=content)
+    assert "very-secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_content_may_be_text() -> None:
+    backend = open_cluster(content=json.dumps(kubeconfig("prod", current="prod")))
+    assert backend.target == "kubernetes://prod/default?kubeconfig=inline"
 
 
 def test_what_is_shared_is_shared_by_equal_users_only(file: Path) -> None:

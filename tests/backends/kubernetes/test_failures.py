@@ -43,6 +43,7 @@ HOOK = (
 )
 RESERVED = 'admission webhook "v" denied the request: spec.trainer.env: must not have reserved envs'
 QUOTA = 'trainjobs.trainer.kubeflow.org "x" is forbidden: exceeded quota: few, requested: count=1'
+TERMINATING = 'trainjobs "x" is forbidden: unable to create new content in namespace a because it is being terminated'
 DETAILS = {"name": "x", "kind": "trainjobs"}
 UID = "Precondition failed: UID in precondition: a, UID in object meta: b"
 
@@ -69,6 +70,7 @@ UID = "Precondition failed: UID in precondition: a, UID in object meta: b"
         pytest.param(403, status(HOOK), Rejected, "must be created before", id="webhook"),
         pytest.param(403, status(QUOTA), Rejected, "exceeded quota", id="quota"),
         pytest.param(403, status('pods "x" violates PodSecurity "restricted"'), Rejected, "violates", id="podsecurity"),
+        pytest.param(403, status(TERMINATING), Rejected, "being terminated", id="namespace is being deleted"),
         pytest.param(404, status('"x" not found', details=DETAILS), NotFound, '"x" not found', id="404"),
         pytest.param(404, "404 page not found", NotServed, "does not serve this API", id="no CRD"),
         pytest.param(404, status("no", details={}), NotServed, "does not serve this API", id="no CRD, as a Status"),

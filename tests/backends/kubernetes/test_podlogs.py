@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainer_ops.backends.kubernetes.podlogs import (
@@ -174,6 +174,7 @@ def test_bytes_become_lines(stream: bytes, lines: list[str]) -> None:
     assert [part.text for part in lines_of([stream])] == lines
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="aä€\n😀\r", max_size=60), st.randoms(use_true_random=False))
 def test_where_the_stream_is_cut_does_not_matter(text: str, rng: random.Random) -> None:
     data = text.encode()
@@ -182,6 +183,7 @@ def test_where_the_stream_is_cut_does_not_matter(text: str, rng: random.Random) 
     assert list(lines_of(pieces)) == list(lines_of([data]))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=40),
     st.lists(st.integers(1, 6), min_size=40, max_size=40),

@@ -37,12 +37,12 @@ class Access:
     connect: Callable[[], Any] = field(repr=False, compare=False)
 
     @classmethod
-    def to(cls, address: Address, config: Config | None = None) -> Access:
+    def to(cls, address: Address, config: Config | str | None = None) -> Access:
         """Find the credentials; no request is sent, but an exec plugin of the kubeconfig may run.
 
         Args:
             address: where. An empty context and namespace are filled in.
-            config: the content of a kubeconfig, in place of a file.
+            config: the content of a kubeconfig, in place of a file: as text (YAML or JSON) or parsed.
 
         Raises:
             InvalidRequest: field ``target``: no such context, no kubeconfig, not in a cluster.
@@ -53,6 +53,10 @@ class Access:
                 f"{address}: its kubeconfig was given as content, which a target does not carry",
                 "Open it through the Airflow connection that holds it, or name a kubeconfig file: ?kubeconfig=/path",
             )
+        if isinstance(config, str):
+            config = _parsed(address, config, "the given kubeconfig")
+        if config is not None and not (isinstance(config, Mapping) and _is_list(config.get("contexts"))):
+            raise _unusable(address, "what was given holds no contexts")
         if config is None and (address.context == IN_CLUSTER or _only_in_cluster(address)):
             return _in_cluster(address)
         return _by_kubeconfig(address, config)
@@ -142,16 +146,27 @@ def _contexts(address: Address, content: Config | None, file: str | None) -> tup
 
 def _files(address: Address, file: str | None) -> list[Config]:
     # Read by ourselves: the client's own reader refuses a file without a current context even when one is named.
-    import yaml
-
     paths = [Path(path).expanduser() for path in (file or _default_files()).split(os.pathsep) if path]
     try:
-        found = [yaml.safe_load(path.read_text()) for path in paths if path.exists()]
-    except (OSError, ValueError, yaml.YAMLError) as exc:
+        found = [_parsed(address, path.read_text(), str(path)) for path in paths if path.exists()]
+    except (OSError, ValueError) as exc:
         raise _unusable(address, str(exc)) from exc
     if not found or not all(isinstance(config, dict) and _is_list(config.get("contexts")) for config in found):
         raise _unusable(address, f"{', '.join(map(str, paths))} {'holds no contexts' if found else 'does not exist'}")
     return found
+
+
+def _parsed(address: Address, text: str, name: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as exc:
+        # Not the error's own words, nor a chain to them: they quote the text, and it holds secrets.
+        mark = getattr(exc, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        broken = _unusable(address, f"{name}{where}: {getattr(exc, 'problem', None) or 'no YAML'}")
+    raise broken
 
 
 def _is_list(contexts: Any) -> bool:

@@ -41,13 +41,13 @@ class KubernetesBackend:
     """TrainJobs in one namespace of one cluster, as one user. Safe to share between threads."""
 
     def __init__(
-        self, address: Address, *, config: Config | None = None, clock: Callable[[], float] = time.time
+        self, address: Address, *, config: Config | str | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         """Open it; no request is sent yet.
 
         Args:
             address: which cluster, user and namespace.
-            config: the content of a kubeconfig, in place of a file. It is in no target and no log.
+            config: the content of a kubeconfig, in place of a file: text or parsed. It is in no target and no log.
             clock: seconds since the epoch.
 
         Raises:

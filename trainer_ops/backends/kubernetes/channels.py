@@ -40,7 +40,9 @@ PING, PONG = 9, 10
 # What a runtime says of a command that it cannot start, as a shell's exit codes.
 _CANNOT_START = re.compile(r'exec failed|unable to start container process|exec: "')
 _NOT_THERE = re.compile(r"executable file not found|no such file or directory|not a directory")
-_NO_CONTAINER = re.compile(r"container not found|is not valid for pod|container .* is not running|is not created")
+_NO_CONTAINER = re.compile(
+    r"container not found|is not valid for pod|container .* is not running|container is in CONTAINER_"
+)
 
 
 def frame(opcode: int, payload: bytes, mask: bytes) -> bytes:

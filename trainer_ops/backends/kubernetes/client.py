@@ -18,7 +18,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 
 from trainer_ops.backends.kubernetes.access import Access
 from trainer_ops.backends.kubernetes.failures import Gone, failure, retry_after
-from trainer_ops.errors import Forbidden, Unreachable
+from trainer_ops.errors import BackendError, Forbidden, Unreachable
 
 __all__ = ["TIMEOUT", "Apis", "Cluster"]
 
@@ -27,6 +27,8 @@ TIMEOUT = (10.0, 30.0)
 _PATIENCE_SECONDS = 30.0
 # So often a list may start anew because its continue token became too old while its pages were read.
 _LISTS = 3
+# An operator that is installed later is noticed after so long.
+_GROUPS_SECONDS = 300.0
 
 Send = Callable[["Apis"], Any]
 
@@ -40,6 +42,7 @@ class Apis:
         self.connection = connection
         self.core = client.CoreV1Api(connection)
         self.custom = client.CustomObjectsApi(connection)
+        self.groups = client.ApisApi(connection)
 
 
 class Cluster:
@@ -56,6 +59,8 @@ class Cluster:
         self._lock = threading.Lock()
         self._apis: Apis | None = None
         self._pid = os.getpid()
+        self._groups: frozenset[str] = frozenset()
+        self._groups_until = 0.0
 
     def call(self, what: str, send: Send, *, tries: int = 5) -> Any:
         """Send one request and decode the JSON of its answer.
@@ -92,6 +97,28 @@ class Cluster:
             except Gone as exc:
                 error = exc
         raise Unreachable(f"{what}: changes faster than it can be read: {error.message}", status=410)
+
+    def serves(self, group: str) -> bool:
+        """Whether an API group is there; True when that cannot be found out.
+
+        Who may not read a kind is told so whether the kind exists or not; which groups exist everybody may read.
+        """
+        now = time.monotonic()
+        with self._lock:
+            known = self._groups if now < self._groups_until else None
+        if known is None:
+            try:
+                answer = self.call(
+                    "listing API groups",
+                    lambda apis: apis.groups.get_api_versions(_preload_content=False, _request_timeout=TIMEOUT),
+                    tries=2,
+                )
+            except BackendError:
+                return True
+            known = frozenset(str(entry["name"]) for entry in answer.get("groups") or ())
+            with self._lock:
+                self._groups, self._groups_until = known, now + _GROUPS_SECONDS
+        return group in known
 
     def _pages(
         self, what: str, send: Callable[..., Any], limit: int, tries: int, keep: Callable[[Any], Any]

@@ -81,6 +81,8 @@ class Direct:
         mine, others = attempt(PODS.plural, lambda: self._pods(name, uid, jobset, job), ([], []))
         events = attempt(EVENTS.plural, lambda: events_of(job, self._events(name), [uid_of(pod) for pod in others]), [])
         workloads = attempt(WORKLOADS.plural, lambda: self._workloads(uid), [])
+        if WORKLOADS.plural in unreadable and not self._cluster.serves(WORKLOADS.group):
+            unreadable.discard(WORKLOADS.plural)
         return Observation.from_raw(
             now, job, mine, events, telling(jobset, uid), newest(workloads), frozenset(unreadable)
         )

@@ -38,6 +38,8 @@ _DOING = {
 # Who a request comes from when its credentials were left out or not understood: an exec plugin that failed, a proxy.
 _NOBODY = "system:anonymous"
 
+_OBJECT_REFUSED = ("denied the request", "exceeded quota", "violates PodSecurity", "because it is being terminated")
+
 _MISSING_RUNTIME = re.compile(r'must be created before the TrainJob is created|TrainingRuntime\S* "[^"]+" not found')
 
 _MOST_RETRY_AFTER = 30.0
@@ -97,7 +99,7 @@ def _forbidden(what: str, text: str, raw: Mapping[str, Any]) -> BackendError:
             remedy=f"Missing is a {role} {where} that allows {verb} on {named}, bound to {user}",
         )
     # Webhooks, quota and PodSecurity also answer 403: that is about the object, not about the user.
-    if "denied the request" in text or "exceeded quota" in text or "violates PodSecurity" in text:
+    if any(words in text for words in _OBJECT_REFUSED):
         return Rejected(f"{what}: {text}", status=403)
     return Forbidden(f"not allowed: {what}: {text or 'refused with status 403'}", status=403)
 

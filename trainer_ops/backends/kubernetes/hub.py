@@ -25,6 +25,8 @@ __all__ = ["Hub", "end_idle", "join"]
 _log = logging.getLogger(__name__)
 
 _SYNC_SECONDS = 30.0
+# So long after its start a hub is waited for to have listed what a wait can do without.
+_COMPLETE_SECONDS = 10.0
 # A hub outlives its last waiter for a while: waits come in a row, and each start costs five lists.
 _LINGER_SECONDS = 30.0
 
@@ -44,6 +46,7 @@ class Hub:
         self._lock = threading.Lock()
         self._waiting: dict[str, set[Waker]] = {}
         self._cluster = Cluster(access)
+        self._complete_by = time.monotonic() + _COMPLETE_SECONDS
         namespace = access.address.namespace
         self._reflectors = {
             kind.plural: Reflector(
@@ -82,15 +85,15 @@ class Hub:
         return self._reflectors[TRAINJOBS.plural].unreadable and self._reflectors[TRAINJOBS.plural].error is None
 
     def wait_synced(self, timeout: float = _SYNC_SECONDS) -> None:
-        """Until each kind was listed once, or is known to be unreadable.
+        """Until each kind was listed once, or is known to be unreadable; the others than TrainJobs not for long.
 
         Raises:
-            Unreachable: it takes longer than ``timeout`` seconds.
+            Unreachable: the list of TrainJobs takes longer than ``timeout`` seconds.
         """
-        end = time.monotonic() + timeout
+        if not self._reflectors[TRAINJOBS.plural].wait_synced(timeout):
+            raise Unreachable("the first list of trainjobs takes too long")
         for reflector in self._reflectors.values():
-            if not reflector.wait_synced(max(0.0, end - time.monotonic())):
-                raise Unreachable("the first list of the namespace takes too long")
+            reflector.wait_synced(max(0.0, self._complete_by - time.monotonic()))
 
     def job(self, name: str) -> RawObject | None:
         """The TrainJob, trimmed.

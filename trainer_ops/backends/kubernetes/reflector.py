@@ -171,7 +171,8 @@ class Reflector:
             self._synced.set()
             if news:
                 self._tell_all()
-        self._stopped.wait(random.uniform(0.05, min(self._times.most, 0.25 * 2**self._breaks)))
+        asked = getattr(error, "retry_after", None) or 0.0
+        self._stopped.wait(asked + random.uniform(0.05, min(self._times.most, 0.25 * 2**self._breaks)))
 
     def _turn(self) -> None:
         due = self._listed_at is None or time.monotonic() - self._listed_at > self._times.resync
@@ -277,8 +278,11 @@ class Reflector:
             self._polling = True
             self._note(f"{error.message}; asking every {self._times.poll:g} s instead")
             return
-        self._note(f"{error.message}; going on without {self._kind.plural}")
-        self._forbidden = True
+        if self._kind.optional and self._kind.group and not self._cluster.serves(self._kind.group):
+            self.absent = True
+        else:
+            self._note(f"{error.message}; going on without {self._kind.plural}")
+            self._forbidden = True
         self._do_without()
 
     def _do_without(self) -> None:
