@@ -94,9 +94,13 @@ class Waiting(Silent):
 
     def _until(self, what: str, holds: Callable[[], bool], seconds: float) -> None:
         def done() -> bool:
-            if isinstance(self._ended, BaseException):
-                raise self._ended
-            return holds()
+            ended = self._ended
+            if isinstance(ended, BaseException):
+                raise ended
+            # What has ended will not come to what is wanted any more.
+            if not (held := holds()) and ended is not None:
+                raise AssertionError(f"{what}: it ended; seen: {self.states}")
+            return held
 
         try:
             wait_until(what, done, seconds=seconds)
