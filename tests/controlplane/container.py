@@ -126,6 +126,8 @@ def become(user: int | None, groups: list[int]) -> None:
 def run(spec: dict[str, Any]) -> None:
     root = make_root(spec["stage"])
     make_devices(root)
+    for path in spec["opened"]:
+        os.chmod(root + path, 0o755)
     enter(root)
     for source, target, read_only in spec["mounts"]:
         bind(source, target, read_only)

@@ -59,6 +59,7 @@ class Agent:
             contained=contained,
             missing={**IMAGE_PROBLEMS, **config["missing"]},
         )
+        self.host.write_stand_ins()
         self._lock = threading.Lock()
         self._workers: dict[str, Worker] = {}
         self._names: dict[tuple[str, str], str] = {}

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.controlplane.kubelet_clock import back_off
 from tests.controlplane.kubelet_env import ConfigError, command, decoded, environment
@@ -28,6 +29,11 @@ from tests.controlplane.kubelet_volumes import Mount, Volumes
 __all__ = ["Container"]
 
 _MESSAGE_LIMIT = 4096
+# Trainer writes what Open MPI 4 of its images reads; PyPI's Open MPI 5 has other names for the same.
+_OPEN_MPI_5 = {
+    "OMPI_MCA_orte_default_hostfile": "PRTE_MCA_prte_default_hostfile",
+    "OMPI_MCA_plm_rsh_args": "PRTE_MCA_plm_ssh_args",
+}
 _INITIALIZERS = {"dataset-initializer": "dataset", "model-initializer": "model"}
 
 
@@ -275,19 +281,29 @@ class Container:
         network = self._host.network
         own = {name: network.localise(network.port(name, value, pod), pod) for name, value in own.items()}
         hostname = pod["spec"].get("hostname") or pod["metadata"]["name"]
-        return {**self._host.base_env(hostname), **own}
+        base = self._host.base_env(hostname)
+        if self._host.contained and self._security().get("runAsUser"):
+            base["HOME"] = "/"
+        for theirs, ours in _OPEN_MPI_5.items():
+            if theirs in own and self._host.contained:
+                base[ours] = own[theirs]
+        return {**base, **own}
+
+    def _security(self) -> dict[str, Any]:
+        whole = self._pod.pod["spec"].get("securityContext") or {}
+        return {**whole, **(self.view.spec.get("securityContext") or {})}
 
     def _spec(self, env: dict[str, str], folder: Path) -> ContainerSpec:
         pod, spec, network = self._pod.pod, self.view.spec, self._host.network
         argv = [network.localise(word, pod) for word in command(spec, env)] or self._entrypoint()
-        mounts = self._volumes.mounts(spec, env)
+        mounts = [*self._stand_ins(argv), *self._volumes.mounts(spec, env)]
         termination = folder / "termination-log"
         termination.touch()
         termination.chmod(0o666)
         if not self._host.contained:
             argv, env = _rewritten(argv, {**env, "TRAINER_OPS_RESULT_PATH": str(termination)}, mounts)
         netns, hosts = network.place(pod)
-        security = {**(pod["spec"].get("securityContext") or {}), **(spec.get("securityContext") or {})}
+        security = self._security()
         groups = [security[key] for key in ("runAsGroup", "fsGroup") if key in security]
         return ContainerSpec(
             argv=argv,
@@ -304,6 +320,13 @@ class Container:
             user=security.get("runAsUser"),
             groups=groups + list(security.get("supplementalGroups") or ()),
         )
+
+    def _stand_ins(self, argv: list[str]) -> list[Mount]:
+        """In the pods of an MPI training: an ssh and an sshd (see ``rshd``)."""
+        targets = [mount["mountPath"] for mount in self.view.spec.get("volumeMounts") or ()]
+        if not self._host.contained or not ("/etc/mpi" in targets or argv[:1] == ["/usr/sbin/sshd"]):
+            return []
+        return [Mount(source, target) for target, source in self._host.stand_ins.items()]
 
     def _entrypoint(self) -> list[str]:
         """Stands in for the images of Trainer's initializers, whose entry point cannot run here."""

@@ -115,6 +115,19 @@ class Host:
         """The mount point that each container covers for itself."""
         return self.folder / "stage"
 
+    @property
+    def stand_ins(self) -> dict[str, Path]:
+        """Programs of images that are not here: path in the container -> file to mount over it."""
+        return {f"/usr/{place}": self.folder / place for place in ("sbin/sshd", "bin/ssh")}
+
+    def write_stand_ins(self) -> None:
+        """Make them."""
+        program = Path(__file__).with_name("rshd.py")
+        for path in self.stand_ins.values():
+            path.parent.mkdir(parents=True)
+            path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {program} {path.name} "$@"\n')
+            path.chmod(0o755)
+
     def base_env(self, hostname: str) -> dict[str, str]:
         """What a container's environment begins with: python3, torchrun and mpirun are this interpreter's."""
         own = str(Path(sys.executable).parent)

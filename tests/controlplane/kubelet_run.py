@@ -148,6 +148,7 @@ def start_contained(spec: ContainerSpec) -> Process:
         "netns": f"/run/netns/{spec.netns}" if spec.netns else "",
         "mounts": [(os.path.realpath(mount.source), mount.target, mount.read_only) for mount in mounts],
         "user": spec.user,
+        "opened": _closed_folders() if spec.user else [],
         "groups": spec.groups,
     }
     file = spec.folder / "container.json"
@@ -174,6 +175,15 @@ def start_contained(spec: ContainerSpec) -> Process:
         popen.stdout.close()
         raise StartError(_RUNC + error)
     return Process(popen, pid, group=False)
+
+
+def _closed_folders() -> list[str]:
+    """Folders on the way to our interpreter and programs that only root may pass (``/root``): the container opens its
+    own view of them for a user who is not.
+    """
+    goals = (Path(sys.executable), Path(sys.executable).resolve(), Path(sys.prefix), Path(sys.base_prefix), _HELPER)
+    parents = {parent for goal in goals for parent in goal.parents}
+    return sorted(str(path) for path in parents if path.stat().st_mode & 0o005 != 0o005)
 
 
 def start_plain(spec: ContainerSpec) -> Process:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class Volumes:
             if volume["name"] not in self._at:
                 try:
                     self._at[volume["name"]] = self._make(volume, pod)
+                    _give_to_group(self._at[volume["name"]], volume, pod)
                 except MountError as exc:
                     raise MountError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {exc}') from exc
 
@@ -144,6 +146,16 @@ class Volumes:
             return str(self._api.call("POST", path, body)["status"]["token"]).encode()
         except ApiError as exc:
             raise MountError(f"failed to fetch token: {exc}") from exc
+
+
+def _give_to_group(folder: Path, volume: Mapping[str, Any], pod: Mapping[str, Any]) -> None:
+    """``fsGroup``: the group owns what is in the volume and may read it, which makes 0600 of a Secret 0640."""
+    group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
+    if group is None or "hostPath" in volume or os.geteuid() != 0:
+        return
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, -1, group)
+        path.chmod(path.stat().st_mode | (0o060 if path.is_dir() else 0o040))
 
 
 def _host_path(ref: Mapping[str, Any]) -> Path:

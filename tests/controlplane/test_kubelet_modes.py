@@ -134,10 +134,12 @@ def test_a_kubelet_that_is_closed_leaves_nothing(control_plane: Cluster, cluster
 
 
 def test_a_kubelet_whose_starter_dies_leaves_nothing(control_plane: Cluster, cluster_namespace: str) -> None:
-    kubelet = Kubelet(control_plane.plane, [NodeSpec(unused_name("node"), taints=[PLAIN])])
+    node = unused_name("node")
+    kubelet = Kubelet(control_plane.plane, [NodeSpec(node, taints=[PLAIN])])
     kubelet.let_go()
     wait_until("nothing is left", lambda: leftovers(kubelet.folder, kubelet.network) == [], seconds=10)
     kubelet.close()
+    control_plane.api.delete("Node", node)
 
 
 def test_two_planes_side_by_side(control_plane: Cluster, tmp_path: Path) -> None:

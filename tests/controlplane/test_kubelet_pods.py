@@ -115,6 +115,22 @@ touch /only-here; hostname; echo $BASHPID; ls /proc | grep -c '^[0-9]*$'
     assert [path for path in ("/only-here", "/conf", "/key", "/run/secrets/kubernetes.io") if Path(path).exists()] == []
 
 
+def test_a_user_reads_what_belongs_to_the_group(control_plane: Cluster, cluster_namespace: str) -> None:
+    if control_plane.kubelet.mode != "contained":
+        pytest.skip("plain processes have no users")
+    make(control_plane, cluster_namespace, "Secret", "key", {"id": base64.b64encode(b"hush").decode()})
+    spec = {
+        "securityContext": {"runAsUser": 1000, "fsGroup": 2000},
+        "volumes": [{"name": "key", "secret": {"secretName": "key", "defaultMode": 0o600}}],
+    }
+    mounts = [{"name": "key", "mountPath": "/key"}]
+    script = "id -u; stat -c '%a %g' /key/id; cat /key/id; python3 -c 'import os; print(os.getpid())'"
+    manifest = pod(cluster_namespace, "bash", "-c", script, spec=spec, volumeMounts=mounts)
+    lines = output(control_plane, manifest).splitlines()
+    assert lines[:2] == ["1000", "640 2000"]
+    assert lines[2].startswith("hush")
+
+
 def test_init_containers_run_in_order_before_the_others(control_plane: Cluster, cluster_namespace: str) -> None:
     shared = {"volumeMounts": [{"name": "c", "mountPath": "/claim"}]}
     inits = [

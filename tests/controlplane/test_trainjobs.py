@@ -124,3 +124,34 @@ def test_a_dataset_is_fetched_before_the_training(
     pods = {pod["spec"]["containers"][0]["name"]: pod for pod in control_plane.pods(cluster_namespace, "fetch")}
     path = path_of("Pod", cluster_namespace, pods["node"]["metadata"]["name"], "log")
     assert str(control_plane.api.call("GET", path)).strip() == "some data"
+
+
+_RANKS = """
+import socket
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+print("rank", world.rank, "of", world.size, socket.gethostname(), "sum", world.allreduce(world.rank), flush=True)
+"""
+
+
+def test_mpi_ranks_on_launcher_and_node(control_plane: Cluster, cluster_namespace: str) -> None:
+    pytest.importorskip("mpi4py")
+    if control_plane.kubelet.mode == "plain":
+        pytest.skip("mpirun reaches no other node where all are one machine")
+    job = trainjob("mpi", cluster_namespace, "", nodes=2, runtime="deepspeed-distributed")
+    job["spec"]["trainer"]["command"] = ["mpirun", "python3", "-c", _RANKS]
+    control_plane.api.create(job)
+    try:
+        assert control_plane.ended("mpi", cluster_namespace) == "Complete"
+    finally:
+        logs = {}
+        for pod in control_plane.pods(cluster_namespace, "mpi"):
+            path = path_of("Pod", cluster_namespace, pod["metadata"]["name"], "log")
+            logs[pod["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"]] = str(
+                control_plane.api.call("GET", path)
+            )
+        print(logs)
+    assert sorted(logs["launcher"].splitlines()) == [
+        "rank 0 of 2 mpi-launcher-0-0 sum 1",
+        "rank 1 of 2 mpi-node-0-0 sum 1",
+    ]
