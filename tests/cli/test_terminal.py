@@ -16,6 +16,7 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +67,14 @@ class Terminal:
         """Read to the end; the exit code."""
         self._read(lambda: False, "the end")
         return self.process.wait(PATIENCE)
+
+    def modes(self) -> list[Any]:
+        """What Ctrl-C, Enter and echo do in it now."""
+        return termios.tcgetattr(self._master)
+
+    def widen(self, columns: int, rows: int) -> None:
+        """What a person does with a window's corner."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def press(self, keys: bytes) -> None:
         os.write(self._master, keys)
@@ -225,6 +234,84 @@ def test_ctrl_c_while_reading_logs_is_130(
     shown.press(b"\x03")
     assert shown.end() == 130
     assert "Traceback" not in shown.shown
+
+
+class TestExec:
+    """A command in a node, with the person's own terminal."""
+
+    @pytest.fixture
+    def name(self, local_trainer: LocalBackend, train: list[str]) -> str:
+        assert cli("submit", *train[1:]).returncode == 0
+        name = only_name(local_trainer)
+        give_up = time.monotonic() + PATIENCE
+        while json.loads(cli("status", name, "-o", "json").stdout)["phase"] != "running":
+            assert time.monotonic() < give_up
+        return name
+
+    @pytest.fixture
+    def shell(self, terminal: Callable[..., Terminal], name: str) -> Terminal:
+        shown = terminal("exec", name, "--node", "1", "--", "sh", "-c", "echo rea''dy; exec sh", PS1="$ ")
+        shown.until("ready")
+        return shown
+
+    def test_a_shell_and_its_exit_code(self, shell: Terminal) -> None:
+        shell.press(b"echo I am ${HOSTNAME##*-} of $(stty size)\r")
+        shell.until("I am 1 of 24 80\r\n")
+        shell.press(b"exit 42\r")
+        assert shell.end() == 42
+
+    def test_ctrl_c_goes_to_the_command(self, terminal: Callable[..., Terminal], name: str) -> None:
+        code = "import signal, sys\ntry: print('up', flush=True); signal.pause()\nexcept KeyboardInterrupt: sys.exit(9)"
+        shown = terminal("exec", name, "--", sys.executable, "-c", code)
+        shown.until("up")
+        shown.press(b"\x03")
+        assert shown.end() == 9
+        assert json.loads(cli("status", name, "-o", "json").stdout)["phase"] == "running"
+
+    def test_the_window_is_followed(self, shell: Terminal) -> None:
+        shell.press(b"trap 'stty size' WINCH; echo wai''ting\r")
+        shell.until("waiting")
+        shell.widen(123, 45)
+        shell.press(b"stty size\r")
+        shell.until("45 123")
+
+    @pytest.mark.parametrize("how", ["exit", "SIGTERM", "SIGHUP", "killed"])
+    def test_the_terminal_is_given_back(
+        self, terminal: Callable[..., Terminal], local_trainer: LocalBackend, name: str, how: str
+    ) -> None:
+        shown = terminal("exec", name, "--", "sh", "-c", "echo rea''dy; exec sleep 600")
+        usual = shown.modes()
+        shown.until("ready")
+        assert shown.modes() != usual
+        if how == "killed":
+            local_trainer.delete(name)
+        elif how == "exit":
+            shown.press(b"\x03")
+        else:
+            shown.process.send_signal(signal.Signals[how])
+        assert shown.end() == {"exit": 130, "SIGTERM": 143, "SIGHUP": 129, "killed": 137}[how]
+        assert shown.modes() == usual
+        if how == "killed":
+            assert f"the command was killed with node-0: {name} was deleted, nothing of it runs" in shown.shown
+
+    def test_without_a_command_a_shell(self, terminal: Callable[..., Terminal], name: str) -> None:
+        shown = terminal("exec", name)
+        shown.press(b"echo $((6 * 7))\rexit\r")
+        assert shown.end() == 0
+        assert "42" in shown.shown
+
+    def test_pipes_need_no_terminal(self, name: str) -> None:
+        command = [sys.executable, "-c", CLI, "exec", name, "--", "sh", "-c", "cat; tty; echo oh >&2; exit 3"]
+        done = subprocess.run(command, input="héllo\n", capture_output=True, text=True, timeout=PATIENCE)
+        assert (done.returncode, done.stdout, done.stderr) == (3, "héllo\nnot a tty\n", "oh\n")
+
+    def test_ctrl_c_without_a_terminal_of_its_own(self, terminal: Callable[..., Terminal], name: str) -> None:
+        script = "trap 'echo cau''ght; exit 9' INT; echo rea''dy; while :; do sleep 0.05; done"
+        shown = terminal("exec", name, "--no-tty", "--", "sh", "-c", script)
+        shown.until("ready")
+        shown.press(b"\x03")
+        assert shown.end() == 9
+        assert "caught" in shown.shown
 
 
 def test_a_closed_pipe_is_no_error(local_trainer: LocalBackend, train: list[str], release: Path) -> None:

@@ -56,7 +56,7 @@ def door(backend: Backend, ref: JobRef, node: str | None, *, clock: Clock, patie
     obs = persist(lambda: backend.observe(ref.name, now=clock.now()), clock=clock, patience=patience)
     state = classify(obs, uid=ref.uid)
     if state.phase.finished:
-        raise _no("name", f"{ref.name} has {state.phase}, nothing of it runs", f"Its logs: trainer-ops logs {ref.name}")
+        raise _no("name", f"{ref.name} {_ENDED[state.phase]}, nothing of it runs", f"See trainer-ops status {ref.name}")
     if "pods" in obs.unreadable:
         raise Forbidden(
             f"not allowed: listing pods in namespace {backend.namespace}", remedy="Without it no node can be found"
@@ -64,7 +64,7 @@ def door(backend: Backend, ref: JobRef, node: str | None, *, clock: Clock, patie
     standing = {pod.node: pod for pod in sorted(obs.pods, key=_age)}
     wanted = _named(node) if node is not None else _usual(obs)
     pod = standing.get(wanted)
-    if pod is None and node is not None and standing:
+    if pod is None and standing and wanted != _usual(obs):
         raise _no("node", f'{ref.name} has no node "{wanted}"', f"Its nodes: {', '.join(sorted(standing))}")
     why = f"{state.phase}: {state.detail or state.reason}".rstrip(": ")
     if pod is None:
