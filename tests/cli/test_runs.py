@@ -128,17 +128,14 @@ def test_a_target_that_is_not_there_is_5_and_says_that_it_tries(cli: Cli, memory
     memory_backend.faults.fail("*", Unreachable("connection refused"))
     ran = cli(*RUN, "--unreachable-timeout", "1m", *SLEEP)
     assert (ran.code, ran.err) == (5, "connection refused\n")
-    assert ran.out == "· no answer from memory://memory; trying again until it answers\n"
+    assert ran.out == "· no answer from memory://memory: connection refused; trying again until it answers\n"
 
 
 INVALID = {
     "no runtime": (("run",), "invalid request: --runtime: is missing, and there is no --file. Name a runtime"),
     "an unknown runtime": (
         ("run", "--runtime", "torch-distribted"),
-        (
-            'runtime not found: "torch-distribted" on memory://memory. '
-            "Did you mean torch-distributed? Known: "
-        ),
+        ('runtime not found: "torch-distribted" on memory://memory. Did you mean torch-distributed? Known: '),
     ),
     "no nodes": ((*RUN[:-1], "0"), "invalid request: --nodes: 0 is not at least 1. Give 1 or more"),
     "a script that is not there": ((*RUN, "--", "no.py"), "invalid request: -- no.py: there is no such file here."),
@@ -149,7 +146,10 @@ INVALID = {
     "a name that is none": (("wait", "nobody"), 'not found: name: no TrainJob "nobody" on memory://memory.'),
     "an unknown option": ((*RUN, "--rounds", "3"), "Usage: trainer-ops run"),
     "an unknown command": (("tarin",), "Usage: trainer-ops"),
-    "a number that is none": ((*RUN[:-1], "two"), "Usage: trainer-ops run"),
+    "a number that is none": (
+        (*RUN[:-1], "two"),
+        "invalid request: --nodes: is not given a whole number. Write it like",
+    ),
 }
 
 

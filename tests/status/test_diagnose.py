@@ -107,6 +107,11 @@ LOGS: dict[str, tuple[list[str], Category, str]] = {
         Category.EXIT_CODE,
         "Check the path /data/train.csv:",
     ),
+    "no pip": (
+        ["trainer_ops: packages cannot be installed (a): this image has neither pip nor uv"],
+        Category.EXIT_CODE,
+        "Put pip (or uv) beside its python",
+    ),
     "file, bare": (["FileNotFoundError: /data/train.csv"], Category.EXIT_CODE, "Check the path /data/train.csv:"),
     "GPU memory": (
         ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "E0000 agent failed"],

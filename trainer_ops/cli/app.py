@@ -108,6 +108,11 @@ def _failed(error: Exception) -> int:
 
 def _usage(error: Any) -> int:
     """An error of the command line's form; typer knows how to show it, under whichever name it ships click."""
+    param = getattr(error, "param", None)
+    if param is not None and "valid integer" in getattr(error, "message", ""):
+        flag = max(param.opts, key=len)
+        print(f"invalid request: {flag}: is not given a whole number. Write it like {flag} 2", file=sys.stderr)
+        return int(error.exit_code)
     error.show()
     if type(error).__name__ == "NoSuchOption":
         print("What is meant for the training script goes after a --: … -- train.py --rounds 20", file=sys.stderr)

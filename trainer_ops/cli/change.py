@@ -26,12 +26,13 @@ def cancel(
     ] = "delete",
     wait: Annotated[
         str | None, typer.Option("--wait", metavar="TIME", help="How long to wait for its processes to end.")
-    ] = "30s",
+    ] = "45s",  # more than the usual grace period, so that what ignores SIGTERM is seen to end too
     output: Output = "text",
 ) -> int:
     """Stop a training for good.
 
-    Its processes get SIGTERM and their grace period; the TrainJob is gone at once.
+    Its processes get SIGTERM and their grace period (30 s unless the runtime says otherwise); the TrainJob is gone at
+    once.
     """
     from trainer_ops.cli.durations import seconds
     from trainer_ops.cli.screen import Screen, put_json

@@ -16,6 +16,7 @@ from trainer_ops.cli.glance import Glance
 from trainer_ops.cli.render import ended, failure, took_of
 from trainer_ops.cli.screen import Screen, put_json
 from trainer_ops.cli.views import View, note_line, view_for
+from trainer_ops.errors import Unreachable
 from trainer_ops.lifecycle.clock import Clock
 from trainer_ops.lifecycle.cursor import LogCursor
 from trainer_ops.lifecycle.submit import Submitted
@@ -130,26 +131,21 @@ class Session:
         return f" --target {shlex.quote(self.target)}" if self.target else ""
 
 
-class _Telling:
-    """The clock of a submission: before it sleeps it says that the target is away, once; Ctrl-C acts while it does."""
+class _Interruptible:
+    """The clock of a submission: Ctrl-C acts at once while it sleeps between tries."""
 
-    def __init__(self, session: Session, signals: Interrupts) -> None:
-        self._session = session
+    def __init__(self, clock: Clock, signals: Interrupts) -> None:
+        self._clock = clock
         self._signals = signals
-        self._told = False
 
     def now(self) -> float:
         """Seconds since the epoch."""
-        return self._session.clock.now()
+        return self._clock.now()
 
     def sleep(self, seconds: float, watch: Watch | None = None) -> None:
-        """Say so, and sleep."""
-        if not self._told and not self._session.flags.quiet:
-            self._told = True
-            target = self._session.backend.target
-            self._session.screen.say(note_line(f"no answer from {target}; trying again until it answers"))
+        """Sleep."""
         with self._signals.released():
-            self._session.clock.sleep(seconds, watch)
+            self._clock.sleep(seconds, watch)
 
     async def asleep(self, seconds: float, watch: Watch | None = None) -> None:
         """A submission has no event loop."""
@@ -159,8 +155,13 @@ class _Telling:
 def _submit(session: Session, signals: Interrupts, request: TrainRequest, key: RunKey) -> Submitted:
     from trainer_ops.lifecycle.submit import submit
 
+    def away(error: Unreachable) -> None:
+        if not session.flags.quiet:
+            target = session.backend.target
+            session.screen.say(note_line(f"no answer from {target}: {error.message}; trying again until it answers"))
+
     with signals.held():
-        return submit(session.backend, request, key, clock=_Telling(session, signals))
+        return submit(session.backend, request, key, clock=_Interruptible(session.clock, signals), away=away)
 
 
 def _interrupted(session: Session, key: RunKey) -> Exit:

@@ -104,4 +104,4 @@ def train_job_component(*, base_image: str = IMAGE, packages_to_install: Sequenc
     return dsl.component(_function, base_image=base_image, packages_to_install=list(packages_to_install), **options)
 
 
-train_job = train_job_component()  # type: ignore[misc]
+train_job = train_job_component()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from trainer_ops.backends.base import LogSource
-from trainer_ops.errors import TrainerOpsError
+from trainer_ops.errors import TrainerOpsError, Unreachable
 from trainer_ops.kfp.artifacts import Artifact, Outputs, write
 from trainer_ops.kfp.cancel import cancelled_by_sigterm
 from trainer_ops.kfp.inputs import request_from, run_key
@@ -61,7 +61,7 @@ def _run(inputs: dict[str, Any], output_uri: str) -> Outcome:
     clock = RealClock()
     try:
         with cancelled_by_sigterm(backend) as handle:
-            submitted = submit(backend, request, key, clock=clock)
+            submitted = submit(backend, request, key, clock=clock, away=_say_away)
             handle.started(submitted.ref)
             listener = _Printer(submitted.ref.name, clock.now())
             listener.on_note(f"{submitted.how} on {submitted.ref.target}, attempt {submitted.attempt}")
@@ -69,6 +69,10 @@ def _run(inputs: dict[str, Any], output_uri: str) -> Outcome:
             return drive(backend, wait, clock=clock, listener=listener)
     finally:
         backend.close()
+
+
+def _say_away(error: Unreachable) -> None:
+    print(f"no answer from the target: {error.message}; trying again", flush=True)
 
 
 def _fail(text: str) -> NoReturn:

@@ -24,17 +24,29 @@ def pauses(first: float = 1.0, most: float = 30.0) -> Iterator[float]:
         seconds = min(seconds * 2, most)
 
 
-def persist(call: Callable[[], T], *, clock: Clock, patience: float) -> T:
+def persist(
+    call: Callable[[], T],
+    *,
+    clock: Clock,
+    patience: float,
+    away: Callable[[Unreachable], None] = lambda error: None,
+) -> T:
     """The answer of ``call``, asked again after each ``Unreachable`` for at most ``patience`` seconds.
+
+    ``away`` is told of the first one, before the first pause.
 
     Raises:
         Unreachable: the last one, when patience ends.
     """
     deadline = clock.now() + patience
+    told = False
     for pause in pauses():
         try:
             return call()
-        except Unreachable:
+        except Unreachable as error:
+            if not told:
+                told = True
+                away(error)
             left = deadline - clock.now()
             if left <= 0:
                 raise

@@ -8,12 +8,21 @@ already there is found by label, never remembered.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainer_ops.backends.base import Backend
 from trainer_ops.build.manifest import BuiltJob, build
-from trainer_ops.errors import AlreadyExists, Forbidden, NotFound, PreconditionFailed, RunConflict, RuntimeNotFound
+from trainer_ops.errors import (
+    AlreadyExists,
+    Forbidden,
+    NotFound,
+    PreconditionFailed,
+    RunConflict,
+    RuntimeNotFound,
+    Unreachable,
+)
 from trainer_ops.lifecycle.attempts import Attempt, attempts_of
 from trainer_ops.lifecycle.clock import Clock
 from trainer_ops.lifecycle.code import resolve_code
@@ -53,7 +62,15 @@ class Submitted:
     warnings: tuple[str, ...] = ()
 
 
-def submit(backend: Backend, request: TrainRequest, key: RunKey, *, clock: Clock, source_link: str = "") -> Submitted:
+def submit(
+    backend: Backend,
+    request: TrainRequest,
+    key: RunKey,
+    *,
+    clock: Clock,
+    source_link: str = "",
+    away: Callable[[Unreachable], None] = lambda error: None,
+) -> Submitted:
     """Make sure that the training of this run key exists, and say which TrainJob it is.
 
     Args:
@@ -62,6 +79,7 @@ def submit(backend: Backend, request: TrainRequest, key: RunKey, *, clock: Clock
         key: who asks for it. A failed or deleted attempt of an equal key is followed by the next attempt.
         clock: what sleeps between tries while the target is away, for ``request.unreachable_timeout`` at most.
         source_link: where a person finds what asked for it (a DAG run's page).
+        away: told of the error when the target gives no answer, once, before it is asked again.
 
     Raises:
         InvalidRequest: nothing was created; names the field, the reason and the remedy.
@@ -74,7 +92,7 @@ def submit(backend: Backend, request: TrainRequest, key: RunKey, *, clock: Clock
     request = resolve_code(request)
     submission = _Submission(backend, request, key, source_link, clock)
     submission.refuse_what_is_no_trainjob()
-    return persist(submission.once, clock=clock, patience=request.unreachable_timeout)
+    return persist(submission.once, clock=clock, patience=request.unreachable_timeout, away=away)
 
 
 class _Submission:

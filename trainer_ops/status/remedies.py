@@ -19,6 +19,10 @@ _TABLE = tuple(
             "Add {0} to packages (by the name it has on PyPI), or use an image that has it.",
         ),
         (
+            r"packages cannot be installed .*neither pip nor uv",
+            "Put pip (or uv) beside its python, or use an image that has them or the packages.",
+        ),
+        (
             r"FileNotFoundError: .*?['\"]?(/?[^'\"\s\]]+)['\"]?$",
             (
                 "Check the path {0}: only what the image has and what is mounted exists in the container; with several "
