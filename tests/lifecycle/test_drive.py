@@ -198,8 +198,11 @@ class TestLimits:
         memory.script("*", [*_RUNNING, (5, lambda t: t.restart(0, 3))])
         made = put()
         memory.faults.fail("delete", Forbidden("deleting trainjobs"))
-        assert go(begun(made, max_restarts=0), listener=recorder).phase is Phase.FAILED
+        outcome = go(begun(made, max_restarts=0), listener=recorder)
+        assert outcome.phase is Phase.FAILED
         assert any("could not be deleted" in note for note in recorder.notes)
+        assert outcome.diagnosis is not None
+        assert "could not be cancelled and may go on (deleting trainjobs)" in outcome.diagnosis.summary
 
 
 class TestUnreachable:

@@ -77,9 +77,9 @@ CULPRITS: dict[str, tuple[list[Look], str]] = {
         ],
         "node-1",
     ),
-    "all were told to stop: nobody": (
+    "its pod was deleted, and nobody has asked the training to stop": (
         [pods(lambda s: s.pod("node-0", s.ended(143), deleting=True, phase="Failed"))],
-        "",
+        "node-0",
     ),
     "it was in back-off when it was deleted": (
         [

@@ -68,6 +68,12 @@ CASES: dict[str, tuple[Look, Limits, Category, str]] = {
     "namespace quota": (refused('pods "x" is forbidden: exceeded quota: q'), STARTUP, Category.QUOTA, "quota"),
     "pod security": (refused("violates PodSecurity restricted"), STARTUP, Category.ADMISSION, "securityContext"),
     "service account": (refused('serviceaccount "x" not found'), STARTUP, Category.CONFIG, "ServiceAccount"),
+    "JobSet's webhook is away": (
+        blocked('failed calling webhook "mjobset.kb.io": context deadline exceeded'),
+        STARTUP,
+        Category.NOT_RECONCILED,
+        "JobSet controller runs",
+    ),
     "another webhook": (refused("admission webhook denied"), STARTUP, Category.ADMISSION, "admission"),
     "JobSet refused": (blocked("JobSet is invalid: name too long"), STARTUP, Category.ADMISSION, "shorter name"),
     "object quota": (blocked("jobsets is forbidden: exceeded quota: q"), STARTUP, Category.QUOTA, "object quota"),
@@ -169,3 +175,4 @@ def test_unreachable_names_the_error_and_the_last_state(scene: Scene) -> None:
     assert found.category is Category.UNREACHABLE
     assert found.summary == "the target gave no answer for 30:00; the training was left alone and may well go on"
     assert found.evidence == ("503 from https://api: etcd is down", "last seen: running")
+    assert found.remedy.endswith(f"trainer-ops wait train --target {wait.ref.target}")

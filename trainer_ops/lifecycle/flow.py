@@ -16,7 +16,6 @@ from trainer_ops.lifecycle.listener import Listener
 from trainer_ops.lifecycle.patience import pauses
 from trainer_ops.lifecycle.reading import Reader
 from trainer_ops.model import keys
-from trainer_ops.model.identity import JobRef
 from trainer_ops.model.observed import Observation, ObservedTrainJob
 from trainer_ops.model.outcome import Outcome
 from trainer_ops.model.phase import Phase
@@ -53,7 +52,7 @@ def waiting(wait: Wait, listener: Listener, cursor: LogCursor, *, follow_logs: b
     if watcher.wait.state.phase in (Phase.DELETED, Phase.REPLACED):
         yield from watcher.ask_who_superseded()
     if isinstance(step, Stop):
-        yield from _stop(watcher.wait.ref, listener, watcher.wait.limits.unreachable_timeout)
+        yield from watcher.stop()
     return watcher.wait.hear(reader.tails.to_dict()).outcome()
 
 
@@ -86,6 +85,21 @@ class _Watcher:
         self.wait, step = self.wait.unreachable(str(reply.error), reply.at)
         return step
 
+    def stop(self) -> Part:
+        """Delete a training that used up its restarts; a target that is away is asked again, as patiently as ever."""
+        ref, deadline = self.wait.ref, None
+        for pause in pauses(2.0):
+            reply = yield Delete(ref.name, ref.uid)
+            error = reply.error
+            if error is None or isinstance(error, NotFound | PreconditionFailed):
+                return
+            deadline = reply.at + self.wait.limits.unreachable_timeout if deadline is None else deadline
+            if not error.retryable or reply.at >= deadline:
+                self._listener.on_note(f"{ref.name} could not be deleted and may go on: {error}")
+                self.wait = self.wait.not_stopped(str(error))
+                return
+            yield Pause(pause)
+
     def ask_who_superseded(self) -> Part:
         """Of a training that was deleted: whether a newer generation of the same subject was why."""
         if self._job is None or keys.LABEL_SUBJECT not in self._job.labels:
@@ -96,18 +110,3 @@ class _Watcher:
         newer = [attempt for attempt in found if attempt.generation > generation_of(self._job)]
         if newer:
             self.wait = self.wait.superseded(newer[-1].name)
-
-
-def _stop(ref: JobRef, listener: Listener, patience: float) -> Part:
-    """Delete a training that used up its restarts; a target that is away is asked again for ``patience`` seconds."""
-    deadline: float | None = None
-    for pause in pauses(2.0):
-        reply = yield Delete(ref.name, ref.uid)
-        error = reply.error
-        if error is None or isinstance(error, NotFound | PreconditionFailed):
-            return
-        deadline = reply.at + patience if deadline is None else deadline
-        if not error.retryable or reply.at >= deadline:
-            listener.on_note(f"{ref.name} could not be deleted and may go on: {error}")
-            return
-        yield Pause(pause)

@@ -176,6 +176,8 @@ def _row_13_no_status(look: _Look) -> State | None:
     cause = why(look.obs)
     if cause is not None:
         return State(Phase.SUBMITTED, cause.reason, cause.detail)
+    if look.pods:
+        return State(Phase.SUBMITTED, "", "its nodes have started")
     age = 0.0 if look.job.created_at is None else look.obs.at - look.job.created_at
     if age >= _UNCLAIMED:
         return State(Phase.SUBMITTED, "NotReconciled", f"no controller has taken it up for {int(age)} s")

@@ -14,7 +14,7 @@ from trainer_ops.model.outcome import Category, Diagnosis
 from trainer_ops.model.phase import Phase
 from trainer_ops.model.result import parse_result
 from trainer_ops.status.clocks import RESTARTS
-from trainer_ops.status.evidence import Failure, NodeEvidence
+from trainer_ops.status.evidence import POD_DELETED, Failure, NodeEvidence
 from trainer_ops.status.exits import START_ERRORS, ending, exit_text, signal_name
 from trainer_ops.status.facts import Facts
 from trainer_ops.status.gaveup import given_up
@@ -125,12 +125,20 @@ def _by_node(facts: Facts, node: NodeEvidence, failure: Failure) -> Diagnosis:
     if node.step in keys.INITIALIZERS:
         found = _initializer(facts, node, failure, found)
     elif _restarts_used(facts, node, failure):
-        end = "the training was cancelled" if facts.limit == RESTARTS else "the training failed"
-        summary = f"{found.summary}; max_restarts={facts.limits.max_restarts} was reached and {end}"
+        summary = f"{found.summary}; max_restarts={facts.limits.max_restarts} was reached and {_stop(facts)}"
         found = replace(found, category=Category.RESTARTS_EXHAUSTED, summary=summary)
     elif facts.limit == RESTARTS:
-        found = replace(found, summary=f"{found.summary}; max_restarts=0: the training was cancelled")
+        found = replace(found, summary=f"{found.summary}; max_restarts=0: {_stop(facts)}")
     return replace(found, evidence=_proof(facts, node))
+
+
+def _stop(facts: Facts) -> str:
+    """What became of a training that failed once too often."""
+    if facts.limit != RESTARTS:
+        return "the training failed"
+    if facts.error:
+        return f"the training could not be cancelled and may go on ({facts.error})"
+    return "the training was cancelled"
 
 
 def _restarts_used(facts: Facts, node: NodeEvidence, failure: Failure) -> bool:
@@ -151,6 +159,12 @@ def _own_cause(facts: Facts, node: NodeEvidence, failure: Failure) -> Diagnosis:
     if failure.reason in _LOST:
         summary = f"{node.node} was lost with its machine{_because(failure)}"
         return Diagnosis(Category.NODE_LOST, summary, (), "Start it again; with checkpoint_dir it resumes.")
+    if failure.reason == POD_DELETED:
+        summary = f"the pod of {node.node} was deleted before it ended"
+        remedy = (
+            "Find out who deletes pods here (a person, a drained machine); start it again, checkpoint_dir resumes it."
+        )
+        return Diagnosis(Category.EVICTED, summary, (), remedy)
     if failure.outside:
         summary = f"{node.node} was evicted{_because(failure)}"
         remedy = "Start it again; if it happens often, give requests equal to limits, or a higher priority_class."
@@ -220,7 +234,7 @@ def _initializer(facts: Facts, node: NodeEvidence, failure: Failure, found: Diag
     kind = node.step.removesuffix("-initializer")
     summary = f"the {node.step} failed ({ending(_end(failure)) if not failure.outside else failure.reason})"
     if facts.limit == RESTARTS:
-        summary += f"; max_restarts={facts.limits.max_restarts} was reached and the training was cancelled"
+        summary += f"; max_restarts={facts.limits.max_restarts} was reached and {_stop(facts)}"
     known = from_log(facts.tail(node.node))
     remedy = known or f"Check the {kind}'s storage_uri, that it exists, and the credentials in its secret_ref."
     if found.category is not Category.EXIT_CODE and not known:

@@ -5,7 +5,7 @@ Bounded on purpose: it crosses processes inside a ``Wait``. Only nodes with some
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,13 +13,15 @@ from trainer_ops.model import keys
 from trainer_ops.model.observed import Observation, ObservedPod, Terminated
 from trainer_ops.status.nodes import current_pods, disruption, down, ended_well, is_final, older_pods, restarts
 
-__all__ = ["MESSAGE_LIMIT", "NODE_LIMIT", "Evidence", "Failure", "NodeEvidence", "collect"]
+__all__ = ["MESSAGE_LIMIT", "NODE_LIMIT", "POD_DELETED", "Evidence", "Failure", "NodeEvidence", "collect"]
 
 NODE_LIMIT = 16
 MESSAGE_LIMIT = 1000
 # A node that ran again for this long has recovered: what happens later has another cause.
 _RECOVERED = 60.0
 _STOPPED = (137, 143)
+# Ours: nothing in the pod says why it was deleted.
+POD_DELETED = "PodDeleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,9 @@ def collect(evidence: Evidence, obs: Observation, max_restarts: int | None) -> E
         nodes[pod.node] = node
         if not exhausted and max_restarts is not None and _is_exhausted(node, pod, max_restarts):
             exhausted = pod.node
+    if not any(n.failure is not None and not n.failure.doubtful for n in nodes.values()) and _is_wanted(obs):
+        # With a failure before it, this is how its siblings are stopped.
+        nodes.update((n.node, n) for n in _deleted(nodes, obs))
     return Evidence(_bounded(nodes.values()), _first_start(evidence.started_at, obs.pods), exhausted)
 
 
@@ -168,6 +173,23 @@ def _update(old: NodeEvidence | None, pod: ObservedPod, obs: Observation) -> Nod
     if failure is not None and (node.failure is None or _is_new(failure, node.failure)):
         node = replace(node, failure=failure, recovered=False)
     return replace(node, recovered=node.recovered or _has_recovered(pod, obs.at)) if node.failure else node
+
+
+def _deleted(nodes: Mapping[str, NodeEvidence], obs: Observation) -> Iterator[NodeEvidence]:
+    """Nodes whose pods are deleted while they run: by a person, a drained machine, or with their namespace."""
+    for pod in current_pods(obs.pods):
+        node = nodes[pod.node]
+        if pod.deleting and node.failure is None and not ended_well(pod):
+            failure = Failure(0, POD_DELETED, "", obs.at, obs.at, node.restarts, outside=True, doubtful=True)
+            yield replace(node, failure=failure)
+
+
+def _is_wanted(obs: Observation) -> bool:
+    """Whether nobody has asked the training as a whole to stop, so that its pods should run."""
+    job = obs.job
+    if job is None or job.deleting or job.suspend or obs.workload is not None:
+        return False
+    return not any(job.holds(type_) for type_ in ("Suspended", "Complete", "Failed"))
 
 
 def _first_sight(pod: ObservedPod, obs: Observation) -> NodeEvidence:

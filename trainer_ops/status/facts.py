@@ -29,8 +29,9 @@ class Facts:
         evidence: what was seen of the nodes in flight.
         tails: last log lines by node.
         clues: the cluster's own texts: events, conditions.
-        error: the target's last error, when it did not answer.
+        error: the target's last error: it did not answer, or would not delete what used up its restarts.
         superseded_by: the newer training of the same task, for which this one was deleted.
+        target: where it runs, as a URL.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Facts:
     clues: tuple[str, ...] = ()
     error: str = ""
     superseded_by: str = ""
+    target: str = ""
 
     @property
     def bound(self) -> str:

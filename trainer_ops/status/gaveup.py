@@ -33,7 +33,9 @@ def _proof(facts: Facts) -> tuple[str, ...]:
 def _unreachable(facts: Facts) -> Diagnosis:
     summary = f"the target gave no answer for {duration(facts.silent)}; {_ALONE} and may well go on"
     evidence = (facts.error, f"last seen: {_seen(facts)}") if facts.error else (f"last seen: {_seen(facts)}",)
-    return Diagnosis(Category.UNREACHABLE, summary, evidence, f"When the target answers again, {_AGAIN}.")
+    command = f"trainer-ops wait {facts.name}" + (f" --target {facts.target}" if facts.target else "")
+    remedy = f"When the target answers again, {_AGAIN}: {command}"
+    return Diagnosis(Category.UNREACHABLE, summary, evidence, remedy)
 
 
 def _seen(facts: Facts) -> str:
@@ -127,6 +129,9 @@ def _refused_pods(text: str) -> tuple[Category, str]:
 
 
 def _refused_jobset(text: str) -> tuple[Category, str]:
+    if "failed calling webhook" in text:
+        remedy = "JobSet's webhook does not answer: check that the JobSet controller runs; it starts by itself then."
+        return Category.NOT_RECONCILED, remedy
     if "exceeded quota" in text:
         return Category.QUOTA, "Wait until others have ended, or have the namespace's object quota raised."
     if " is forbidden: User " in text or "cannot create resource" in text:

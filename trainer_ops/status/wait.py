@@ -84,7 +84,7 @@ class Wait:
         ended: "" while it goes on, else ``done``, ``gave_up`` or ``stop``: never left again.
         limit: the limit that ended it.
         ended_at: when the training ended (for a limit: when it ran out).
-        error: the target's last error while it does not answer.
+        error: the target's last error while it does not answer; after Stop, why it would not delete the training.
         superseded_by: set by ``superseded``.
     """
 
@@ -168,6 +168,10 @@ class Wait:
         """Say that the training was deleted for a newer one of the same task; ``by`` names that one."""
         return replace(self, superseded_by=by)
 
+    def not_stopped(self, error: str) -> Wait:
+        """Say that the training used up its restarts, but that the target would not delete it."""
+        return replace(self, error=error[:_ERROR_LIMIT])
+
     def outcome(self) -> Outcome:
         """How it ended, or why the wait for it did; valid once a step was Done, GaveUp or Stop.
 
@@ -231,6 +235,7 @@ class Wait:
             clues=self.clues,
             error=self.error,
             superseded_by=self.superseded_by,
+            target=self.ref.target,
         )
 
     def to_json(self) -> dict[str, Any]:
