@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from trainer_ops.errors import InvalidRequest
-from trainer_ops.kfp.inputs import request_from, run_key
+from trainer_ops.kfp.inputs import request_from, run_key, spoiled_numbers
 
 pytestmark = pytest.mark.kfp
 
@@ -50,6 +51,26 @@ def test_a_manifest_keeps_whole_numbers_whole() -> None:
     assert request_from({"manifest": manifest}).manifest == {
         "spec": {"runtimeRef": {"name": "x"}, "trainer": {"numNodes": 2}}
     }
+
+
+def test_a_number_of_the_pipeline_inside_a_list_is_whole_again() -> None:
+    told = {"pipelinechannel--rounds": 8.0, "pipelinechannel--lr": 0.5, "pipelinechannel--tag": "3.0", "other": 9.0}
+        "pipelinechannel--rounds": 8.0,
+        "pipelinechannel--lr": 0.5,
+        "pipelinechannel--tag": "3.0",
+        "wait_timeout": 9.0,
+    }
+    argv = ["executor_main", "--executor_input", json.dumps({"inputs": {"parameterValues": told}})]
+    spoiled = spoiled_numbers(argv)
+    given = {"args": ["--rounds", "8.0", "--lr", "0.5", "9.0"], "env": {"ROUNDS": "8.0", "TAG": "3.0"}}
+    request = request_from({**BASE, **given}, spoiled=spoiled)
+    assert request.args == ["--rounds", "8", "--lr", "0.5", "9.0"]
+    assert request.env == {"ROUNDS": "8", "TAG": "3.0"}
+
+
+@pytest.mark.parametrize("argv", [[], ["--executor_input"], ["--executor_input", "{"], ["--executor_input", "[]"]])
+def test_outside_of_the_executor_nothing_is_spoiled(argv: list[str]) -> None:
+    assert spoiled_numbers(argv) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ runner) and text where a pipeline joined parts, so each value is brought back he
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.model.identity import RunKey
 from trainer_ops.model.request import TrainRequest
 
-__all__ = ["request_from", "run_key"]
+__all__ = ["request_from", "run_key", "spoiled_numbers"]
 
 # Inputs that have another name in a request, because "model" is the component's output.
 _RENAMED = {"script_uri": "script", "dataset_uri": "dataset", "base_model_uri": "model"}
@@ -34,11 +34,12 @@ _NUMBERS = frozenset(
 )
 
 
-def request_from(inputs: Mapping[str, Any]) -> TrainRequest:
+def request_from(inputs: Mapping[str, Any], *, spoiled: Collection[str] = ()) -> TrainRequest:
     """The request that these inputs describe.
 
     Args:
         inputs: the component's parameters by name, ``target`` left out.
+        spoiled: texts that are whole numbers of the pipeline's, see ``spoiled_numbers``.
 
     Raises:
         InvalidRequest: names the input, the reason and the remedy.
@@ -47,7 +48,7 @@ def request_from(inputs: Mapping[str, Any]) -> TrainRequest:
     for name, value in inputs.items():
         if not _given(name, value):
             continue
-        fields[_RENAMED.get(name, name)] = _whole_number(name, value) if name in _NUMBERS else _plain(value)
+        fields[_RENAMED.get(name, name)] = _whole_number(name, value) if name in _NUMBERS else _plain(value, spoiled)
     for name in ("command", "args", "packages"):
         if name in fields:
             fields[name] = [_text(item) for item in fields[name]]
@@ -75,13 +76,33 @@ def _whole_number(name: str, value: Any) -> int:
     return int(number)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, spoiled: Collection[str] = ()) -> Any:
     """The same data with whole floats as ints, all the way down: a TrainJob's int32 does not take 2.0 everywhere."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
+    if isinstance(value, str) and value in spoiled:
+        return value.removesuffix(".0")
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+        return {key: _plain(item, spoiled) for key, item in value.items()}
+    return [_plain(item, spoiled) for item in value] if isinstance(value, list) else value
+
+
+def spoiled_numbers(argv: Sequence[str]) -> frozenset[str]:
+    """Texts such as "8.0" that an int of the pipeline became inside of a list or dict.
+
+    ``args=["--rounds", rounds]`` reaches a step of KFP's local runner as "8.0" (seen in 2.17.3), and no script takes
+    that for a whole number; the cluster's driver writes "8". Only what the executor's input names as the value of one
+    of the pipeline's numbers is meant, so that a version "2.0" stays what it is.
+
+    Args:
+        argv: of kfp's executor, in which this process is.
+    """
+    try:
+        given = json.loads(argv[argv.index("--executor_input") + 1])["inputs"]["parameterValues"]
+        values = [value for name, value in given.items() if name.startswith("pipelinechannel--")]
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError):
+        return frozenset()
+    return frozenset(str(value) for value in values if isinstance(value, float) and value.is_integer())
 
 
 def _text(item: Any) -> str:

@@ -14,7 +14,7 @@ from trainer_ops.backends.base import LogSource
 from trainer_ops.errors import TrainerOpsError, Unreachable
 from trainer_ops.kfp.artifacts import Artifact, Outputs, write
 from trainer_ops.kfp.cancel import cancelled_by_sigterm
-from trainer_ops.kfp.inputs import request_from, run_key
+from trainer_ops.kfp.inputs import request_from, run_key, spoiled_numbers
 from trainer_ops.lifecycle.clock import RealClock
 from trainer_ops.lifecycle.drive import drive
 from trainer_ops.lifecycle.fetch import fetch_script
@@ -54,7 +54,7 @@ def train(inputs: Mapping[str, Any], *, model: Artifact, metrics: Artifact) -> O
 
 def _run(inputs: dict[str, Any], output_uri: str) -> Outcome:
     target = inputs.pop("target", "")
-    request = request_from(inputs)
+    request = request_from(inputs, spoiled=spoiled_numbers(sys.argv))
     key = run_key(output_uri, title=request.title)
     request = fetch_script(request)
     backend = open_backend(target or None)
