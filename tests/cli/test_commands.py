@@ -244,19 +244,26 @@ def test_validate_against_a_target_that_lacks_the_runtime(
 
 def test_runtimes(cli: Cli) -> None:
     header, *rows = cli("runtimes").out.splitlines()
-    assert header.split() == ["NAME", "POLICY", "NODES", "IMAGE"]
+    assert header.split() == ["NAME", "KIND", "FRAMEWORK", "NODES", "IMAGE"]
     assert "torch-distributed" in [row.split()[0] for row in rows]
 
 
 def test_runtimes_as_json(cli: Cli) -> None:
     said = json.loads(cli("runtimes", "-o", "json").out)["runtimes"]
-    assert set(said[0]) == {"name", "kind", "policy", "framework", "num_nodes", "image"}
+    assert set(said[0]) == {"name", "kind", "policy", "framework", "deprecated", "num_nodes", "image"}
 
 
-def test_one_runtime_whole(cli: Cli) -> None:
-    assert cli("runtimes", "torch-distributed").out.startswith("apiVersion: ")
+def test_one_runtime(cli: Cli) -> None:
+    said = cli("runtimes", "torch-distributed").out
+    assert said.splitlines()[1] == "  policy    torch, framework torch"
+    assert "  env       PET_NNODES, " in said
+
+
+def test_one_runtime_for_programs_and_whole(cli: Cli) -> None:
     said = json.loads(cli("runtimes", "torch-distributed", "-o", "json").out)
-    assert said["metadata"]["name"] == "torch-distributed"
+    assert (said["name"], said["runtime"]["metadata"]["name"]) == ("torch-distributed", "torch-distributed")
+    assert cli("runtimes", "torch-distributed", "-o", "yaml").out.startswith("apiVersion: ")
+    assert cli("runtimes", "-o", "yaml").code == 2
 
 
 def test_a_runtime_that_is_nearly_right(cli: Cli) -> None:

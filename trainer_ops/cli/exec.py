@@ -24,7 +24,7 @@ _KILLED = 137
 def exec_(
     name: NameFlags,
     argv: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND ARGS]", help="Without it a shell.", show_default=False)
+        list[str] | None, typer.Argument(metavar="-- COMMAND ARGS", help="Without it a shell.", show_default=False)
     ] = None,
     node: Annotated[
         str | None, typer.Option("--node", metavar="N", help="1, node-1 or launcher. [the launcher, else node 0]")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trainer_ops.cli.flags import NameFlags, TargetFlags
+
+if TYPE_CHECKING:
+    from trainer_ops.cli.screen import Screen
 
 __all__ = ["list_", "logs", "runtimes", "status", "validate"]
 
@@ -133,26 +136,45 @@ def validate(
 def runtimes(
     where: TargetFlags,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Show this one whole.", show_default=False)
+        str | None, typer.Argument(metavar="[NAME]", help="What this one runs and needs.", show_default=False)
     ] = None,
-    output: TextOrJson = "text",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="text|json|yaml", help="yaml: the one of that name as it is.")
+    ] = "text",
 ) -> int:
     """The runtimes to choose from.
 
-    What --runtime and spec.runtimeRef may name.
+    What --runtime and spec.runtimeRef may name; with a name what that one runs, what it needs, what the code finds.
     """
-    from trainer_ops.cli.runtimes import runtime_rows, runtime_text, runtimes_table
+    from trainer_ops.cli.runtimes import pick, runtime_rows, runtimes_table
     from trainer_ops.cli.screen import Screen, put_json
     from trainer_ops.cli.target import opened
 
-    screen = Screen(output)
+    screen = Screen(output, allowed=("text", "json", *(("yaml",) if name is not None else ())))
     with opened(where.target) as backend:
         raws, target = backend.runtimes(), backend.target
     if name is not None:
-        raw, text = runtime_text(raws, name, target)
-        put_json(raw) if screen.json else screen.stream.write(text)
+        _show_runtime(screen, pick(raws, name, target), target, output)
     elif screen.json:
         put_json({"runtimes": runtime_rows(raws)})
+    elif not raws:
+        screen.text(f"no runtimes on {target}   Trainer's own: its manifests/overlays/runtimes")
     else:
         screen.say(*runtimes_table(raws, screen.width - 1))
     return 0
+
+
+def _show_runtime(screen: Screen, raw: dict[str, Any], target: str, output: str) -> None:
+    from trainer_ops.cli.runtimeview import describe, runtime_lines
+    from trainer_ops.cli.screen import put_json
+    from trainer_ops.model.runtime import TrainingRuntime
+
+    runtime = TrainingRuntime.from_raw(raw)
+    if output == "yaml":
+        import yaml
+
+        screen.stream.write(yaml.safe_dump(raw, sort_keys=False))
+    elif screen.json:
+        put_json({**describe(runtime), "runtime": raw})
+    else:
+        screen.say(*runtime_lines(runtime, local=target.startswith("local:"), width=screen.width - 1))

@@ -1,4 +1,4 @@
-"""``runtimes``: what a target offers, as a table, as JSON, and one of them whole. Pure."""
+"""``runtimes``: what a target offers, as a table, as JSON, and one of them. Pure."""
 
 from __future__ import annotations
 
@@ -6,58 +6,52 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+from trainer_ops.cli.runtimeview import describe, image_of
 from trainer_ops.cli.text import Spans, table
 from trainer_ops.errors import RuntimeNotFound
+from trainer_ops.model import keys
 from trainer_ops.model.runtime import TrainingRuntime
 
-__all__ = ["runtime_rows", "runtime_text", "runtimes_table"]
+__all__ = ["pick", "runtime_rows", "runtimes_table"]
+
+_ROW = ("name", "kind", "policy", "framework", "deprecated", "num_nodes", "image")
 
 
 def _parsed(raws: Sequence[dict[str, Any]]) -> list[TrainingRuntime]:
     return sorted(map(TrainingRuntime.from_raw, raws), key=lambda runtime: (runtime.kind, runtime.name))
 
 
-def _image(runtime: TrainingRuntime) -> str:
-    job = runtime.trainer_job
-    return next((c.image for c in job.containers if c.image), "") if job is not None else ""
-
-
 def runtime_rows(raws: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The documented JSON: fields are added, none is renamed or removed."""
-    return [
-        {
-            "name": runtime.name,
-            "kind": runtime.kind,
-            "policy": runtime.policy,
-            "framework": runtime.framework,
-            "num_nodes": runtime.num_nodes,
-            "image": _image(runtime),
-        }
-        for runtime in _parsed(raws)
-    ]
+    return [{field: described[field] for field in _ROW} for described in map(describe, _parsed(raws))]
 
 
 def runtimes_table(raws: Sequence[dict[str, Any]], width: int) -> list[Spans]:
-    """Name, what it starts a node with, nodes, image."""
+    """Name, kind, framework, nodes, image."""
     rows = [
-        [r.name + ("" if r.kind.startswith("Cluster") else " (namespace)"), r.policy, str(r.num_nodes), _image(r)]
-        for r in _parsed(raws)
+        [
+            described["name"] + (" (deprecated)" if described["deprecated"] else ""),
+            "cluster" if runtime.kind == keys.CLUSTER_RUNTIME else "namespace",
+            described["framework"] or described["policy"],
+            str(described["num_nodes"]),
+            image_of(runtime),
+        ]
+        for runtime in _parsed(raws)
+        for described in (describe(runtime),)
     ]
-    lines = table(["NAME", "POLICY", "NODES", "IMAGE"], rows, width=width, right=frozenset({2}))
+    lines = table(["NAME", "KIND", "FRAMEWORK", "NODES", "IMAGE"], rows, width=width, right=frozenset({3}))
     return [[("  ".join(line), "dim" if i == 0 else "")] for i, line in enumerate(lines)]
 
 
-def runtime_text(raws: Sequence[dict[str, Any]], name: str, target: str) -> tuple[dict[str, Any], str]:
-    """One runtime, as it is and as YAML.
+def pick(raws: Sequence[dict[str, Any]], name: str, target: str) -> dict[str, Any]:
+    """The runtime of that name; of two the namespace's own.
 
     Raises:
         RuntimeNotFound: none of that name.
     """
-    import yaml
-
-    found = next((raw for raw in raws if raw["metadata"]["name"] == name), None)
-    if found is None:
+    found = [raw for raw in raws if raw["metadata"]["name"] == name]
+    if not found:
         known = sorted(raw["metadata"]["name"] for raw in raws)
         close = next(iter(difflib.get_close_matches(name, known, n=1)), None)
         raise RuntimeNotFound(name, target=target, known=known, close=close)
-    return found, yaml.safe_dump(found, sort_keys=False)
+    return next((raw for raw in found if raw.get("kind") == keys.NAMESPACED_RUNTIME), found[0])
