@@ -17,6 +17,11 @@ from typing import Any
 
 import pytest
 
+from tests.controlplane.fixtures import cluster_namespace, control_plane
+from tests.controlplane.trainings import cluster_target
+
+__all__ = ["cluster_namespace", "cluster_target", "control_plane"]
+
 HERE = Path(__file__).parent
 HAS_AIRFLOW = importlib.util.find_spec("airflow") is not None
 if not HAS_AIRFLOW:
@@ -176,6 +181,38 @@ def database() -> Path:
     with closing(sqlite3.connect(HOME / "airflow.db")) as ours, closing(sqlite3.connect(EMPTY)) as copy:
         ours.backup(copy)
     return HOME / "airflow.db"
+
+
+@pytest.fixture(scope="module")
+def dags(database: Path) -> Iterator[dict[str, Any]]:
+    """The DAGs of ``dags`` and ``tests/airflow/dags``, in this session's DAG folder."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    folder = database.parent / "dags"
+    for source in (HERE.parents[1] / "dags", HERE / "dags"):
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+    bag = DagBag(folder, bundle_name="dags-folder")
+    assert bag.import_errors == {}
+    yield bag.dags
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+@pytest.fixture
+def xcoms() -> Callable[..., list[Any]]:
+    """Reads the XComs of a task of a run, by map index."""
+    return _xcoms
+
+
+def _xcoms(run: Any, task_id: str, key: str = "return_value") -> list[Any]:
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        query = select(XComModel.value).where(XComModel.run_id == run.run_id, XComModel.key == key)
+        query = query.where(XComModel.task_id == task_id, XComModel.dag_id == run.dag_id)
+        return [XComModel.deserialize_value(row) for row in session.execute(query.order_by(XComModel.map_index))]
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,33 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="module")
-def dags(database: Path) -> Iterator[dict[str, Any]]:
-    """The DAGs of ``dags`` and ``tests/airflow/dags``, in this session's DAG folder."""
-    from airflow.dag_processing.dagbag import DagBag
-
-    folder = database.parent / "dags"
-    for source in (HERE.parents[1] / "dags", HERE / "dags"):
-        shutil.copytree(source, folder, dirs_exist_ok=True)
-    bag = DagBag(folder, bundle_name="dags-folder")
-    assert bag.import_errors == {}
-    yield bag.dags
-    shutil.rmtree(folder)
-    folder.mkdir()
-
-
-def xcoms(run: Any, task_id: str, key: str = "return_value") -> list[Any]:
-    from airflow.models.xcom import XComModel
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    with create_session() as session:
-        query = select(XComModel.value).where(XComModel.run_id == run.run_id, XComModel.key == key)
-        query = query.where(XComModel.task_id == task_id, XComModel.dag_id == run.dag_id)
-        return [XComModel.deserialize_value(row) for row in session.execute(query.order_by(XComModel.map_index))]
+Xcoms = Callable[..., list[Any]]
 
 
 def states(run: Any) -> dict[str, str]:
@@ -50,7 +23,9 @@ def states(run: Any) -> dict[str, str]:
         return {f"{ti.task_id}[{ti.map_index}]".replace("[-1]", ""): str(ti.state) for ti in rows}
 
 
-def test_the_example_trains_for_real(dags: Any, local_trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_trains_for_real(
+    dags: Any, xcoms: Xcoms, local_trainer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_TRAINING", local_trainer.target.replace("local:", "trainer-local:"))
     run = dags["digits"].test(run_conf={"rounds": 8})
     assert str(run.state) == "success"
@@ -61,7 +36,7 @@ def test_the_example_trains_for_real(dags: Any, local_trainer: Any, monkeypatch:
 
 
 def test_functions_and_a_script_that_breaks(
-    dags: Any, local_trainer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    dags: Any, xcoms: Xcoms, local_trainer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_TRAINING", local_trainer.target.replace("local:", "trainer-local:"))
     run = dags["functions"].test()
