@@ -20,7 +20,7 @@ The control plane is up: Kubernetes 1.36, JobSet 0.12, Trainer 2.3. Nodes {nodes
   export KUBECONFIG={kubeconfig}
 
   trainer-ops runtimes --target kubernetes://admin/default
-  trainer-ops run train.py --nodes 2 --runtime torch-distributed --target kubernetes://admin/default
+  trainer-ops run --target kubernetes://admin/default --runtime xgboost-distributed --nodes 2 -- train.py
   kubectl get trainjobs,jobsets,pods       (if you have kubectl)
 
 Logs of the programs are in {logs}. Ctrl-C stops everything and removes it."""
