@@ -238,7 +238,8 @@ def test_the_runtimes_of_the_cluster(cli: Cli) -> None:
     assert {"torch-distributed", "xgboost-distributed", "deepspeed-distributed"} <= {
         line.split()[0] for line in listed.out.splitlines()
     }
-    assert "kind: ClusterTrainingRuntime" in cli("runtimes", "torch-distributed").out
+    assert "torch-distributed" in cli("runtimes", "torch-distributed").out
+    assert "kind: ClusterTrainingRuntime" in cli("runtimes", "torch-distributed", "-o", "yaml").out
 
 
 # -- what can be wrong ------------------------------------------------------------------------------------------------

@@ -166,6 +166,26 @@ def test_mpi_over_ssh(
     assert any("Accepted publickey for root" in line for node, line in heard.lines if node == "node-0")
 
 
+def test_mpi_on_the_shipped_runtime(control_plane: Cluster, cluster_target: str, tmp_path: Path) -> None:
+    """Its image cannot run here: the test kubelet stands in for its ssh and sshd (``rshd``)."""
+    if control_plane.kubelet.mode == "plain":
+        pytest.skip("mpirun reaches no other node where all are one machine")
+    script = tmp_path / "hello.py"
+    script.write_text(MPI)
+    heard = Heard()
+    outcome = trainer_ops.run(
+        runtime="deepspeed-distributed",
+        script=str(script),
+        num_nodes=2,
+        num_proc_per_node=2,
+        target=cluster_target,
+        listener=heard,
+        **LIMITS,
+    )
+    assert outcome.succeeded, f"{outcome.diagnosis}\n{heard.text()}"
+    assert (outcome.metrics, outcome.model_uri) == ({"sum": 10.0, "world": 4.0}, "file:///models/1")
+
+
 def count(data: str = "/workspace/dataset", model: str = "/workspace/model") -> dict[str, Any]:
     import os
 

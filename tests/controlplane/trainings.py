@@ -84,7 +84,7 @@ SSH_AGENT: Raw = {
         # Trainer mounts the key with mode 0640, and ssh wants a key of its own user for that user alone. In the pods of
         # MPI trainings the test kubelet covers /usr/bin/ssh with a stand-in: this one is the machine's own.
         "ssh": "#!/bin/sh\n"
-        "install -m 600 /mnt/ssh/id_rsa /tmp/id_rsa && exec /mnt/host/ssh -i /tmp/id_rsa -o StrictHostKeyChecking=no"
+        "install -m 600 /mnt/ssh/id_rsa /tmp/key$$ && exec /mnt/host/ssh -i /tmp/key$$ -o StrictHostKeyChecking=no"
         ' -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR "$@"\n'
     },
 }
