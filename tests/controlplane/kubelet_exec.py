@@ -134,6 +134,13 @@ class _Session:
             with contextlib.suppress(OSError):
                 self._send(_ERROR, json.dumps(_status(code, error)).encode())
                 self._frame(8, struct.pack(">H", 1000))
+                self._drain()
+
+    def _drain(self) -> None:
+        """To close while the client still types would take back what it has not read yet (TCP resets)."""
+        self._connection.settimeout(5)
+        while self._connection.recv(1 << 16):
+            pass
 
     def _turn(self) -> None:
         full = len(self._typed) > _FULL

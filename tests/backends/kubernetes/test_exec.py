@@ -97,6 +97,13 @@ def test_a_change_of_the_window_comes_through(backend: KubernetesBackend, pod: s
     assert codes == [0]
 
 
+def test_a_command_that_does_not_read_all_that_is_typed(backend: KubernetesBackend, pod: str, tmp_path: Path) -> None:
+    size = 3_000_000
+    with Path("/dev/zero").open("rb") as zero, (tmp_path / "out").open("wb") as out:
+        code = backend.exec(pod, "node", ["head", "-c", str(size)], Streams(zero.fileno(), out.fileno()))
+    assert (code, (tmp_path / "out").stat().st_size) == (0, size)
+
+
 def test_a_command_ends_with_its_pod(backend: KubernetesBackend, pod: str) -> None:
     ends: list[Any] = []
     reader, writer = os.pipe()

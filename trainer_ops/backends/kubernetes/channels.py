@@ -39,6 +39,7 @@ PING, PONG = 9, 10
 
 # What a runtime says of a command that it cannot start, as a shell's exit codes.
 _CANNOT_START = re.compile(r'exec failed|unable to start container process|exec: "')
+_RUNC = "unable to start container process: "
 _NOT_THERE = re.compile(r"executable file not found|no such file or directory|not a directory")
 _NO_CONTAINER = re.compile(
     r"container not found|is not valid for pod|container .* is not running|container is in CONTAINER_"
@@ -170,7 +171,7 @@ def ending(what: str, status: bytes) -> Ending:
         return Ending(int(code))
     message = str(raw.get("message") or status.decode("utf-8", "replace")).strip()
     if _CANNOT_START.search(message):
-        return Ending(127 if _NOT_THERE.search(message) else 126, message)
+        return Ending(127 if _NOT_THERE.search(message) else 126, message.rpartition(_RUNC)[2])
     raise refusal(what, int(raw.get("code") or 500), status)
 
 

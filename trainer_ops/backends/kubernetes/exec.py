@@ -145,6 +145,7 @@ class _Connection:
         self._inbox.pings.clear()
         if self._inbox.status and self._ended is None:
             self._ended = self._now()
+            self._unsent.clear()  # what was typed for a command that has ended
 
     def _received(self) -> Iterator[bytes]:
         """One read, and what TLS has decrypted beside it, which no selector would see."""
@@ -173,6 +174,8 @@ class _Connection:
 
     def put(self, data: bytes) -> None:
         """Some of stdin. Its end cannot be told to servers before Kubernetes 1.30."""
+        if self._ended is not None:
+            return
         if data:
             self._say(channels.typed(data, os.urandom(4)))
         elif self._closes_stdin:
