@@ -126,6 +126,10 @@ ROWS: dict[str, tuple[Look, State]] = {
         ),
     ),
     "13 no status": (lambda s: s.look(s.job(), at=5), State(Phase.SUBMITTED, "", "waiting for the controller")),
+    "13 no status, but its pods run": (
+        lambda s: s.look(s.job(), s.pod("node-0", s.running()), at=60),
+        State(Phase.SUBMITTED, "", "its nodes have started"),
+    ),
     "13 no status for long": (
         lambda s: s.look(s.job(), at=60),
         State(Phase.SUBMITTED, "NotReconciled", "no controller has taken it up for 60 s"),
@@ -154,6 +158,13 @@ ROWS: dict[str, tuple[Look, State]] = {
     "16 failing by a pod": (
         lambda s: s.look(s.job(rows={"node": "active=1"}), s.pod("node-1", s.ended(3), phase="Failed")),
         State(Phase.FAILING, "Error", "node-1: exit code 3"),
+    ),
+    "16 failing, its machine is lost and its pod cannot go": (
+        lambda s: s.look(
+            s.job(rows={"node": ""}),
+            s.pod("node-0", s.running(), deleting=True, reason="NodeLost", message="Node a is unresponsive"),
+        ),
+        State(Phase.FAILING, "NodeLost", "node-0: ended from outside (NodeLost): Node a is unresponsive"),
     ),
     "17 pending, a pod waits": (
         lambda s: s.look(

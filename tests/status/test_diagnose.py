@@ -260,3 +260,17 @@ def test_evidence_is_in_order_and_leaves_out_what_only_follows_from_it(scene: Sc
         "node-1: exit code 3",
         "node-1: boom",
     )
+
+
+def test_who_may_not_read_pods_is_told(scene: Scene) -> None:
+    look = scene.look(
+        scene.job(scene.condition("Failed", reason="FailedJobs", message="first failed job: x")),
+        at=99,
+        unreadable=frozenset({"events", "pods"}),
+    )
+    wait, _ = scene.see(scene.begin(), look)
+    assert type(wait).from_json(wait.to_json()) == wait
+    found = wait.outcome().diagnosis
+    assert found is not None
+    assert found.summary == "train failed (FailedJobs: first failed job: x); how its nodes ended is not known here"
+    assert "may not read pods" in found.remedy

@@ -17,7 +17,7 @@ from trainer_ops.model import keys
 from trainer_ops.model.observed import JobCounts, Observation, ObservedPod, ObservedTrainJob
 from trainer_ops.model.phase import Phase, State
 from trainer_ops.status.exits import ending
-from trainer_ops.status.nodes import current_pods, down, ended_well, is_final, restarts, trainer_pods
+from trainer_ops.status.nodes import current_pods, disruption, down, ended_well, is_final, restarts, trainer_pods
 from trainer_ops.status.podwhy import pod_cause
 from trainer_ops.status.queueing import is_admitted, queue_cause
 from trainer_ops.status.why import blocked, why
@@ -34,6 +34,7 @@ class _Look:
     obs: Observation
     job: ObservedTrainJob
     pods: tuple[ObservedPod, ...]
+    taken: tuple[ObservedPod, ...]  # being deleted because of a drain, a preemption or a lost machine, not replaced yet
     restarts_seen: int
 
     @property
@@ -74,7 +75,14 @@ def classify(
         return _missing(obs, seen, created_at, grace)
     if uid and job.uid != uid:
         return State(Phase.REPLACED, "", f"another TrainJob is called {job.name} now (uid {job.uid})")
-    look = _Look(obs, job, tuple(p for p in trainer_pods(obs) if not p.deleting), restarts_seen)
+    pods = trainer_pods(obs)
+    look = _Look(
+        obs,
+        job,
+        tuple(p for p in pods if not p.deleting),
+        tuple(p for p in pods if p.deleting and disruption(p) is not None),
+        restarts_seen,
+    )
     found = (row(look) for row in ROWS)
     return next((state for state in found if state is not None), _row_20_else(look))
 
@@ -209,9 +217,9 @@ def _touched(row: JobCounts) -> bool:
 
 def _row_16_failing(look: _Look) -> State | None:
     """Something failed, and whether it is tried again is not decided yet."""
-    for pod in look.pods:
+    for pod in (*look.taken, *look.pods):
         end = down(pod)
-        if end is not None or pod.phase == "Failed":
+        if end is not None or pod.phase == "Failed" or pod.deleting:
             cause = pod_cause(pod, look.obs.events)
             text = f"{pod.node}: {ending(end)}" if end else f"{pod.node}: failed"
             return State(Phase.FAILING, cause.reason if cause else "", cause.detail if cause else text)

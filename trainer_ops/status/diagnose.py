@@ -112,6 +112,10 @@ def _unknown(facts: Facts) -> Diagnosis:
     if facts.state.reason not in _SILENT:
         remedy = "What ended it is said above; if it was not the code, start it again."
         return Diagnosis(Category.UNKNOWN, summary, _proof(facts, None), remedy)
+    if "pods" in facts.unreadable:
+        summary += "; how its nodes ended is not known here"
+        remedy = "This user may not read pods: have get, list and watch on pods and get on pods/log granted."
+        return Diagnosis(Category.UNKNOWN, summary, _proof(facts, None), remedy)
     summary += "; how its nodes ended was not seen, their pods were gone"
     remedy = (
         "Look for the log where the cluster keeps logs. Next time wait for it while it runs, or use a runtime with "

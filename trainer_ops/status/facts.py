@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainer_ops.model.limits import Limits
@@ -32,6 +32,7 @@ class Facts:
         error: the target's last error: it did not answer, or would not delete what used up its restarts.
         superseded_by: the newer training of the same task, for which this one was deleted.
         target: where it runs, as a URL.
+        unreadable: plural kinds that this user may not read.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Facts:
     error: str = ""
     superseded_by: str = ""
     target: str = ""
+    unreadable: Collection[str] = ()
 
     @property
     def bound(self) -> str:

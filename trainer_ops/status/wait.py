@@ -86,6 +86,7 @@ class Wait:
         ended_at: when the training ended (for a limit: when it ran out).
         error: the target's last error while it does not answer; after Stop, why it would not delete the training.
         superseded_by: set by ``superseded``.
+        unreadable: plural kinds that this user may not read.
     """
 
     ref: JobRef
@@ -106,6 +107,7 @@ class Wait:
     ended_at: float | None = None
     error: str = ""
     superseded_by: str = ""
+    unreadable: tuple[str, ...] = ()
 
     @classmethod
     def begin(cls, ref: JobRef, limits: Limits, *, now: float, attempt: int = 1, poll: float = 10.0) -> Wait:
@@ -218,6 +220,7 @@ class Wait:
             # A later run's report replaces an earlier one's; none does not.
             result=result_of(obs.pods) or self.result,
             progress=history.add(self.progress, obs.job.progress),
+            unreadable=tuple(sorted(obs.unreadable)),
         )
 
     def _end(self, ended: str, limit: str, at: float) -> Wait:
@@ -236,6 +239,7 @@ class Wait:
             error=self.error,
             superseded_by=self.superseded_by,
             target=self.ref.target,
+            unreadable=self.unreadable,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -260,6 +264,7 @@ class Wait:
             "ended_at": self.ended_at,
             "error": self.error,
             "superseded_by": self.superseded_by,
+            "unreadable": list(self.unreadable),
         }
 
     @classmethod
@@ -285,6 +290,7 @@ class Wait:
             ended_at=data["ended_at"],
             error=data["error"],
             superseded_by=data["superseded_by"],
+            unreadable=tuple(data.get("unreadable", ())),
         )
 
 
