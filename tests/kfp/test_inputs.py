@@ -55,11 +55,6 @@ def test_a_manifest_keeps_whole_numbers_whole() -> None:
 
 def test_a_number_of_the_pipeline_inside_a_list_is_whole_again() -> None:
     told = {"pipelinechannel--rounds": 8.0, "pipelinechannel--lr": 0.5, "pipelinechannel--tag": "3.0", "other": 9.0}
-        "pipelinechannel--rounds": 8.0,
-        "pipelinechannel--lr": 0.5,
-        "pipelinechannel--tag": "3.0",
-        "wait_timeout": 9.0,
-    }
     argv = ["executor_main", "--executor_input", json.dumps({"inputs": {"parameterValues": told}})]
     spoiled = spoiled_numbers(argv)
     given = {"args": ["--rounds", "8.0", "--lr", "0.5", "9.0"], "env": {"ROUNDS": "8.0", "TAG": "3.0"}}
