@@ -31,6 +31,12 @@ def pod_event(reason: str, message: str) -> Look:
     )
 
 
+def unplaced(reason: str, message: str) -> Look:
+    return lambda s: s.look(
+        s.job(rows=ACTIVE), s.pod("node-0", conditions=[s.condition("PodScheduled", "False", reason, message)])
+    )
+
+
 def refused(message: str) -> Look:
     return lambda s: s.look(s.job(rows={"node": ""}), events=[s.event("Job/train-node-0", "FailedCreate", message)])
 
@@ -56,6 +62,24 @@ CASES: dict[str, tuple[Look, Limits, Category, str]] = {
         "Make what is missing",
     ),
     "mount": (pod_event("FailedMount", 'x : configmap "c" not found'), STARTUP, Category.CONFIG, "what is missing"),
+    "no claim": (
+        unplaced("Unschedulable", '0/1 nodes are available: persistentvolumeclaim "c" not found.'),
+        STARTUP,
+        Category.CONFIG,
+        "Make the PersistentVolumeClaim",
+    ),
+    "no volume for the claim": (
+        unplaced("Unschedulable", "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
+        STARTUP,
+        Category.CONFIG,
+        "it is bound",
+    ),
+    "a scheduling gate": (
+        unplaced("SchedulingGated", "Scheduling is blocked"),
+        STARTUP,
+        Category.UNSCHEDULABLE,
+        "scheduling gate",
+    ),
     "no room": (
         lambda s: s.look(
             s.job(rows=ACTIVE),

@@ -91,11 +91,16 @@ _BY_REASON = (
         "Make what is missing, then it starts by itself; or correct the request, cancel this training and start again.",
     ),
     (
-        frozenset({"Unschedulable", "SchedulingGated"}),
+        frozenset({"Unschedulable"}),
         Category.UNSCHEDULABLE,
         "Ask for less in resources_per_node or num_nodes, or add machines; it starts by itself when there is room.",
     ),
 )
+
+_CLAIM = (
+    "Make the PersistentVolumeClaim, or see to it that it is bound (its StorageClass, room); then it starts by itself."
+)
+_GATE = "Whatever set the scheduling gate on its pods has to take it away: look at that controller; then it starts."
 
 
 def _not_started(facts: Facts) -> Diagnosis:
@@ -108,6 +113,10 @@ def _not_started(facts: Facts) -> Diagnosis:
 
 def _startup_cause(facts: Facts) -> tuple[Category, str]:
     state = facts.state
+    if state.reason == "SchedulingGated":
+        return Category.UNSCHEDULABLE, _GATE
+    if state.reason == "Unschedulable" and "persistentvolumeclaim" in state.detail.lower():
+        return Category.CONFIG, _CLAIM
     for reasons, category, remedy in _BY_REASON:
         if state.reason in reasons:
             return category, remedy
