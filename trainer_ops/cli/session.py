@@ -24,6 +24,7 @@ from trainer_ops.model.identity import RunKey
 from trainer_ops.model.outcome import Ending, Outcome
 from trainer_ops.model.phase import Phase
 from trainer_ops.model.request import TrainRequest
+from trainer_ops.model.times import rfc3339
 from trainer_ops.status.wait import Wait
 
 __all__ = ["Session", "submit_only"]
@@ -93,8 +94,10 @@ class Session:
     def _detached(self, wait: Wait, view: View, *, silent: bool) -> Exit:
         ref = wait.ref
         if self.screen.json:
-            phase = view.seen.phase if view.seen is not None else Phase.NOT_OBSERVED
-            left = Outcome(ref.name, ref.namespace, ref.uid, ref.target, phase, wait.attempt)
+            seen = view.seen
+            phase = seen.phase if seen is not None else Phase.NOT_OBSERVED
+            started = rfc3339(seen.started_at) if seen is not None and seen.started_at is not None else None
+            left = Outcome(ref.name, ref.namespace, ref.uid, ref.target, phase, wait.attempt, started_at=started)
             put_json(left.to_json())
         if not silent:
             at = self._at()

@@ -60,7 +60,6 @@ DATASET_PATH: Final = "/workspace/dataset"
 MODEL_PATH: Final = "/workspace/model"
 # Where Trainer mounts MPI's hostfile in the launcher.
 HOSTFILE_PATH: Final = "/etc/mpi/hostfile"
-DEFAULT_RESULT_PATH: Final = "/dev/termination-log"
 # The kubelet's limit for one container's termination message, in bytes.
 RESULT_LIMIT: Final = 4096
 
