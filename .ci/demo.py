@@ -1,8 +1,8 @@
 """``make demo``: one run of the example DAG, with a real training on two nodes of this machine.
 
 Airflow runs ``dags/train_digits.py`` in a process of its own, with its log in a file; this process only looks on, as a
-person in another terminal would: it waits for the training to appear on the engine and follows it with ``trainer-ops wait``.
-Everything is written below ``.demo``.
+person in another terminal would: it waits for the training to appear on the engine and follows it with ``trainer-ops
+wait``. Everything is written below ``.demo``.
 """
 
 from __future__ import annotations

@@ -47,7 +47,12 @@ def starting() -> Iterator[Row]:
     (python,) = median_of(lambda: (wall([sys.executable, "-c", "pass"]),), 7)
     (peer,) = median_of(lambda: (wall([sys.executable, "-c", "import kubernetes"]),), 3)
     yield Row(
-        "trainer-ops --help", f"{ours:.2f} s", f"bare python {python:.2f} s", f"{ours / python:.1f} x", "< 0.3 s", ours < 0.3
+        "trainer-ops --help",
+        f"{ours:.2f} s",
+        f"bare python {python:.2f} s",
+        f"{ours / python:.1f} x",
+        "< 0.3 s",
+        ours < 0.3,
     )
     yield Row(
         "trainer-ops --help", f"{ours:.2f} s", f"import kubernetes alone {peer:.2f} s", f"{ours / peer:.2f} x", "", None
