@@ -215,7 +215,7 @@ def _xcoms(run: Any, task_id: str, key: str = "return_value") -> list[Any]:
         return [XComModel.deserialize_value(row) for row in session.execute(query.order_by(XComModel.map_index))]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its four processes are not to run beside all the other tests
 def airflow(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A real Airflow over the example DAGs and ``tests/airflow/dags``; ``training`` is an engine of its own."""
     spec = importlib.util.spec_from_file_location("standalone", HERE / "standalone.py")
