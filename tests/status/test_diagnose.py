@@ -191,7 +191,7 @@ def test_restarts_of_a_training_that_failed_by_itself(
     assert "exit code 3 on node-1" in found.summary
 
 
-def test_siblings_share_the_budget_of_their_job(scene: Scene) -> None:
+def test_restarts_of_siblings_are_not_counted_together(scene: Scene) -> None:
     pods = [scene.pod(f"node-{i}", scene.ended(3), phase="Failed", restarts=1) for i in range(2)]
     wait, _ = scene.see(
         scene.begin(Limits(max_restarts=2)),
@@ -200,8 +200,8 @@ def test_siblings_share_the_budget_of_their_job(scene: Scene) -> None:
     )
     found = wait.outcome().diagnosis
     assert found is not None
-    assert found.category is Category.RESTARTS_EXHAUSTED
-    assert found.summary.endswith("max_restarts=2 was reached and the training failed")
+    assert found.category is Category.EXIT_CODE
+    assert "max_restarts" not in found.summary
 
 
 def stopped(scene: Scene, limit: int, state: dict[str, Any], node: str = "node-1") -> Diagnosis:

@@ -146,16 +146,14 @@ def _stop(facts: Facts) -> str:
 
 
 def _restarts_used(facts: Facts, node: NodeEvidence, failure: Failure) -> bool:
-    """Whether ``max_restarts`` had its say; with 0 of them the first failure itself is the better word.
+    """Whether ``max_restarts``, which counts each node by itself, had its say.
 
-    A training that failed by itself has one budget for all pods of a Job (Kubernetes' backoffLimit): there the restarts
-    of the node and its siblings count together.
+    With 0 of them the first failure itself is the better word.
     """
     limit = facts.limits.max_restarts
     if not limit or failure.outside:
         return False
-    together = sum(n.restarts for n in facts.evidence.nodes.values() if n.step == node.step)
-    return facts.limit == RESTARTS or together >= limit
+    return facts.limit == RESTARTS or node.restarts >= limit
 
 
 def _own_cause(facts: Facts, node: NodeEvidence, failure: Failure) -> Diagnosis:
