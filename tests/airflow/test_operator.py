@@ -114,6 +114,14 @@ BAD_INPUTS: dict[str, tuple[dict[str, Any], str]] = {
     "a script that is nowhere": ({"command": None, "script": "none.py"}, 'script: "none.py" is neither in'),
     "two codes": ({"python_callable": print}, "python_callable and command exclude each other"),
     "a manifest that is a list": ({"manifest": "[1]", "runtime": None, "command": None}, "is a list, not a TrainJob"),
+    "metadata that is text": (
+        {"manifest": {"metadata": "x"}, "runtime": None, "command": None},
+        "manifest.metadata: 'x' is no mapping",
+    ),
+    "annotations that are a list": (
+        {"manifest": {"metadata": {"annotations": ["x"]}}, "runtime": None, "command": None},
+        "manifest.metadata.annotations: ['x'] is no mapping",
+    ),
     "a manifest that is no YAML": ({"manifest": "a: [", "runtime": None, "command": None}, "manifest: is not YAML"),
     "a manifest file that is nowhere": (
         {"manifest": "none.yaml", "runtime": None, "command": None},
@@ -301,3 +309,10 @@ def test_assets_are_told_of_metrics_and_model(worker: Any, memory: MemoryBackend
     assert events[model].extra["model_uri"] == "s3://models/1"
     (alias,) = events[AssetAlias("each-model")].asset_alias_events
     assert alias.dest_asset_key.uri == "s3://models/1"
+
+
+def test_a_long_dag_and_task_id_are_no_hindrance(memory: MemoryBackend) -> None:
+    from trainer_ops.airflow.inputs import make_request
+
+    values = {"runtime": "plain", "command": ["true"]}
+    assert len(make_request(values, folders=(), title="d" * 250 + "-" + "t" * 250).name or "") == 63

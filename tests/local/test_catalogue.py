@@ -162,7 +162,7 @@ def test_errors_name_file_document_and_line(tmp_path: Path, content: str, where:
 
 def test_a_v1_job_is_refused_in_a_folder_too(tmp_path: Path) -> None:
     (tmp_path / "old.yaml").write_text("apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\n")
-    with pytest.raises(InvalidRequest, match="trainer-ops migrate"):
+    with pytest.raises(InvalidRequest, match="Write it as a TrainJob"):
         load_runtimes([tmp_path])
 
 

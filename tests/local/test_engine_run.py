@@ -284,6 +284,15 @@ def test_no_local_target(url: str) -> None:
     assert caught.value.field == "target"
 
 
+@pytest.mark.parametrize("below", ["", "/engine"])
+def test_a_file_is_no_target(tmp_path: Path, below: str) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(InvalidRequest, match="is a file, not a folder") as caught:
+        open_local(f"local://{file}{below}")
+    assert caught.value.field == "target"
+
+
 def test_close_is_idempotent_and_stops_nothing(engine: Any) -> None:
     engine.create("on", "import time; time.sleep(1); print('still')")
     engine.backend.close()

@@ -28,6 +28,7 @@ FIELDS = (
 
 # BaseOperator has a ``queue`` of its own: the one that a worker takes the task from.
 RENAMED = {"queue_name": "queue"}
+_TITLE = 63
 
 _COUNTS = frozenset(
     {"num_nodes", "num_proc_per_node", "termination_grace_period_seconds", "active_deadline_seconds", "max_restarts"}
@@ -70,7 +71,8 @@ def make_request(
         given["manifest"] = _with_metadata(given["manifest"], note or {}, title)
     else:
         given["annotations"] = {**(given.get("annotations") or {}), **(note or {})}
-        given.setdefault("name", title or None)
+        # A DAG and a task together may have 500 characters; only so much of them is ever read in a name.
+        given.setdefault("name", title[:_TITLE] or None)
     try:
         return fetch_script(TrainRequest(**given))
     except InvalidRequest as exc:
@@ -135,10 +137,17 @@ def _with_metadata(manifest: Mapping[str, Any], note: Mapping[str, str], title: 
 
     A DAG's file says one name for all its runs, and for a task that was cleared too; each is a training of its own.
     """
-    metadata = dict(manifest.get("metadata") or {})
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), **note}
+    metadata = dict(_mapping("manifest.metadata", manifest.get("metadata")))
+    annotations = _mapping("manifest.metadata.annotations", metadata.get("annotations"))
+    metadata["annotations"] = {**annotations, **note}
     metadata["generateName"] = metadata.pop("name", None) or metadata.get("generateName") or title
     return {**manifest, "metadata": metadata}
+
+
+def _mapping(path: str, value: Any) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidRequest(path, f"{value!r} is no mapping"[:200], "Write it as name: value lines, or leave it out")
+    return value or {}
 
 
 def _alone(given: Mapping[str, Any], name: str, others: Iterable[str]) -> None:

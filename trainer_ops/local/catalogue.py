@@ -194,7 +194,7 @@ def _key(document: _Document) -> Key:
         raise _wrong(where, "it is no Kubernetes object", "Give apiVersion, kind, metadata and spec.")
     version, kind = str(raw.get("apiVersion") or ""), str(raw.get("kind") or "")
     if version.startswith("kubeflow.org/"):
-        raise _wrong(where, f"{kind} ({version}) is a v1 job", "Turn it into a TrainJob: trainer-ops migrate FILE.")
+        raise _wrong(where, f"{kind} ({version}) is a v1 job", "Write it as a TrainJob on a runtime of Trainer v2.")
     if kind not in _KINDS:
         remedy = "Only ClusterTrainingRuntime and TrainingRuntime belong here."
         if kind == keys.KIND:

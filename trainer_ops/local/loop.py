@@ -62,10 +62,6 @@ class Loop:
         """Call whenever that file can be read from."""
         self._selector.register(file, selectors.EVENT_READ, callback)
 
-    def remove_reader(self, file: Any) -> None:
-        """Look at that file no more."""
-        self._selector.unregister(file)
-
     def later(self, seconds: float, callback: Callback) -> Timer:
         """Call once, after that many seconds."""
         timer = Timer(callback)

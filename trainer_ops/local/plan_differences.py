@@ -132,6 +132,7 @@ DONE: tuple[tuple[str, str], ...] = (
     ("resources", "not reserved, not limited; but PET_NPROC_PER_NODE, DMLC_NUM_WORKER and MPI's slots follow them"),
     ("scheduling", "nodeSelector, affinity, tolerations, gang scheduling and securityContext have no meaning"),
     ("restarts", "built-in runtimes restart nothing without max_restarts; Trainer's restart six times"),
+    ("orphans", "what the first process leaves behind has the rest of the grace period; a cluster kills it at once"),
     ("probes", "probes and lifecycle hooks are not run: a container is ready once it runs"),
     ("torchtune", "`tune run` without a recipe is refused: Trainer completes it from its own images"),
     ("mpi hosts", "one host with all the slots: --host chooses none, MPI_COMM_TYPE_SHARED is everybody, -N is refused"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from trainer_ops.errors import InvalidRequest
@@ -24,6 +25,9 @@ def open_local(url: str) -> LocalBackend:
     unknown = sorted(set(query) - {"max_jobs"})
     if unknown:
         raise InvalidRequest("target", f'"{unknown[0]}" is no option of a local target', "Known: max_jobs")
+    blocked = next((p for p in (Path(path), *Path(path).parents) if p.exists() and not p.is_dir()), None)
+    if blocked is not None:
+        raise InvalidRequest("target", f"{blocked} is a file, not a folder", "Name a folder, or one that can be made")
     return LocalBackend(path, max_jobs=_max_jobs(query))
 
 

@@ -110,7 +110,7 @@ class TrainRequest(_Strict):
 
     manifest: dict[str, Any] | None = None
 
-    name: str | None = Field(default=None, min_length=1, max_length=253)
+    name: str | None = Field(default=None, min_length=1, max_length=63)
     runtime: str | None = Field(default=None, min_length=1, max_length=253)
     runtime_kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = "ClusterTrainingRuntime"
     image: str | None = Field(default=None, max_length=500)
