@@ -52,6 +52,7 @@ def run_dag() -> int:
             for task in ("train", "report")
         }
         states = select(TaskInstance.task_id, TaskInstance.state).where(TaskInstance.run_id == run.run_id)
+        states = states.order_by(TaskInstance.start_date)
         steps = {row.task_id: str(row.state) for row in session.execute(states)}
     RESULT.write_text(json.dumps({"state": str(run.state), "steps": steps, **told}))
     return 0 if str(run.state) == "success" else 1
