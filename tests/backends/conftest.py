@@ -171,7 +171,7 @@ def local_rig(tmp_path: Path) -> Iterator[LocalRig]:
         rig.backend.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # the plane is everybody's: others need the stock runtime as it is
 def runtime_that_restarts_nothing(control_plane: Cluster) -> Iterator[None]:
     """The stock runtimes restart a failing script for minutes and then delete its pods; the suite's fails at once."""
     kind, name = "ClusterTrainingRuntime", "torch-distributed"
