@@ -78,7 +78,7 @@ def tests(counts: Counts, *, speed: str) -> list[bool]:
             ("tests in .venv-kfp (Kubeflow Pipelines)", KFP_BIN / "python", f"kfp{speed}"),
         ):
             junit = Path(folder) / f"{python.parent.parent.name}.xml"
-            paths = ["tests/kfp", "tests/components"] if python.parent == KFP_BIN else []
+            paths = ["tests/kfp"] if python.parent == KFP_BIN else []
             done.append(step(title, python, "-m", "pytest", "-q", "-m", select, f"--junitxml={junit}", *paths))
             counts.add(junit)
     return done

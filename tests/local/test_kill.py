@@ -261,6 +261,8 @@ def test_the_submitter_is_killed(engine: Any, python: Any, gone: Any, how: str) 
 def test_the_submitters_terminal_is_closed(engine: Any, python: Any) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
+        # Under nohup the whole test run ignores it, and so would the submitter.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.execv(sys.executable, [sys.executable, "-c", SUBMIT, str(engine.store.root), ""])
     text = b""
     while b"created" not in text:
