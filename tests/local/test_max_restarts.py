@@ -25,6 +25,7 @@ sys.exit(3 if done < fails else 0)
     [
         pytest.param("01", 1, 1, None, id="both nodes fail once and are started again once each"),
         pytest.param("0", 2, 1, Category.RESTARTS_EXHAUSTED, id="a node fails once too often"),
+        pytest.param("01", 2, 1, Category.RESTARTS_EXHAUSTED, id="both do, and one of them first"),
         pytest.param("01", 1, 0, Category.EXIT_CODE, id="no restart"),
         pytest.param("01", 1, None, Category.EXIT_CODE, id="not given: this machine's runtimes restart nothing"),
     ],

@@ -56,7 +56,7 @@ def diagnose(facts: Facts) -> Diagnosis:
         return _deleted(facts)
     if facts.state.phase is Phase.FAILED and facts.state.reason in _BY_REASON:
         return _by_reason(facts)
-    culprit = facts.evidence.culprit
+    culprit = facts.evidence.worn_out(facts.limits.max_restarts or 0) or facts.evidence.culprit
     if culprit is None or culprit.failure is None:
         return _unknown(facts)
     return _by_node(facts, culprit, culprit.failure)

@@ -108,6 +108,15 @@ class Evidence:
             return min(standing, key=_blame)
         return max(failed, key=_blame, default=None)
 
+    def worn_out(self, limit: int) -> NodeEvidence | None:
+        """The first node to fail after ``limit`` restarts: that ended the training, whichever failed first of all.
+
+        None when no node did, and for a limit of 0: then every failure is one too many.
+        """
+        ends = [n for n in self.nodes.values() if n.failure and not n.failure.doubtful and not n.recovered]
+        over = [n for n in ends if limit and n.failure and not n.failure.outside and n.failure.run >= limit]
+        return min(over, key=_blame, default=None)
+
     def to_json(self) -> dict[str, Any]:
         """Plain data; ``from_json`` gives an equal value."""
         return {
