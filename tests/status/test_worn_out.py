@@ -1,4 +1,4 @@
-"""Who ended a training that has ``max_restarts``: the node whose restarts are used up, not the one that failed first."""
+"""Who ended a training that has ``max_restarts``: the node whose restarts are used up, not the first to fail."""
 
 from __future__ import annotations
 
