@@ -50,10 +50,10 @@ $(UV):
 
 .venv/.ready: pyproject.toml uv.lock | $(UV)
 	@echo "· installing trainer-ops with Airflow into .venv (about 640 MB; minutes on a slow line)"
-	@$(UV) sync --quiet --frozen --extra airflow --extra initializers
+	@$(UV) sync --quiet --frozen --extra airflow --extra initializers --extra mlflow
 	@touch $@
 
 .venv-kfp/.ready: pyproject.toml uv.lock | $(UV)
 	@echo "· installing trainer-ops with KFP into .venv-kfp (its kubernetes client excludes Airflow's)"
-	@UV_PROJECT_ENVIRONMENT=.venv-kfp $(UV) sync --quiet --frozen --extra kfp
+	@UV_PROJECT_ENVIRONMENT=.venv-kfp $(UV) sync --quiet --frozen --extra kfp --extra initializers
 	@touch $@
