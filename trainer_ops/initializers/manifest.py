@@ -1,0 +1,1 @@
+"""What a snapshot holds, file by file. Pure."""
