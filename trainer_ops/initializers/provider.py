@@ -67,11 +67,23 @@ class Credentials:
 
 
 class SnapshotError(TrainerOpsError):
-    """A snapshot could not be made; nothing half made is visible. Raised with a remedy."""
+    """A snapshot could not be made; nothing half made is visible. Raised with a remedy.
+
+    Attributes:
+        transient: whether the same call may well work later (no answer, a lock that is held, a full disk that is not
+            ours): a retry is worth it.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "", transient: bool = False) -> None:
+        super().__init__(message, remedy=remedy)
+        self.transient = transient
 
 
 class SourceChanged(SnapshotError):
     """A file changed on the remote between listing and download. ``take`` lists again, a few times."""
+
+    def __init__(self, message: str, *, remedy: str = "", transient: bool = True) -> None:
+        super().__init__(message, remedy=remedy, transient=transient)
 
 
 class Provider(Protocol):
@@ -91,7 +103,8 @@ class Provider(Protocol):
         Args:
             file: one of ``resolve``'s.
             part: a file that may hold the first bytes of the same version already; bounded memory is used.
-            wrote: told of each further so many bytes; negative when bytes had to be thrown away.
+            wrote: told of each further so many bytes; negative when bytes had to be thrown away. It may raise, to stop
+                the download: let that through, and leave ``part`` as it is.
 
         Raises:
             SourceChanged: the content there now is of another version than the listed one.
