@@ -48,8 +48,9 @@ def built(key: RunKey) -> Callable[..., BuiltJob]:
         of: RunKey = key,
         link: str = "",
         version: str = "0.1.0",
+        target: str = "",
     ) -> BuiltJob:
         request = TrainRequest(**fields) if "manifest" in fields else TrainRequest(**{"runtime": "torch", **fields})
-        return build(request, of, attempt, runtime=runtime, version=version, source_link=link)
+        return build(request, of, attempt, runtime=runtime, version=version, source_link=link, target=target)
 
     return make

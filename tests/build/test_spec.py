@@ -191,8 +191,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no room for ours": (
         {"runtime_patches": [PATCH] * 16, "termination_grace_period_seconds": 5},
         (
-            "termination_grace_period_seconds: needs one more entry in runtime_patches, which already has the 16 that "
-            "are allowed. Write terminationGracePeriodSeconds into one of them"
+            "termination_grace_period_seconds: needs one more entry in runtime_patches, which already has 16 of the 16 "
+            "that are allowed. Write terminationGracePeriodSeconds into one of them"
         ),
     ),
 }

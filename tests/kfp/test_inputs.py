@@ -9,6 +9,7 @@ import pytest
 
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.kfp.inputs import request_from, run_key, spoiled_numbers
+from trainer_ops.model.request import Initializer
 
 pytestmark = pytest.mark.kfp
 
@@ -41,8 +42,8 @@ def test_value(given: dict[str, Any], field: str, expected: object) -> None:
 
 def test_uris_become_initializers() -> None:
     request = request_from({**BASE, "dataset_uri": "hf://datasets/a/b", "base_model_uri": "hf://a/c"})
-    assert request.dataset is not None
-    assert request.model is not None
+    assert isinstance(request.dataset, Initializer)
+    assert isinstance(request.model, Initializer)
     assert (request.dataset.storage_uri, request.model.storage_uri) == ("hf://datasets/a/b", "hf://a/c")
 
 

@@ -468,3 +468,21 @@ def test_the_plan_is_pure() -> None:
             modules = [a.name for a in found.names] if isinstance(found, ast.Import) else []
             modules += [found.module or ""] if isinstance(found, ast.ImportFrom) else []
             assert not {m.partition(".")[0] for m in modules} & IMPURE, file.name
+
+
+GIVEN: dict[str, tuple[str, str]] = {
+    "a folder": ("/srv/5a/data", "/srv/5a/data/x"),
+    "a folder with an escaped reference": ("/srv/$$(x)", "/srv/$(x)/x"),
+    "no folder": ("relative", "/workspace/dataset/x"),
+    "the cluster's own path": ("/workspace/dataset", "/workspace/dataset/x"),
+    "a folder below that": ("/workspace/dataset/5a/data", "/workspace/dataset/x"),
+}
+
+
+@pytest.mark.parametrize(("given", "seen"), GIVEN.values(), ids=GIVEN.keys())
+def test_the_clusters_path_is_the_folder_of_a_snapshot(given: str, seen: str) -> None:
+    env = [{"name": "TRAINER_OPS_DATASET_DIR", "value": given}]
+    planned = plan(trainjob({"command": ["run", "/workspace/dataset/x"], "env": env}), own(NODE), place=PLACE)
+    main = planned.steps[0].pods[0].main
+    assert main.argv == ("run", seen)
+    assert main.env["TRAINER_OPS_DATASET_DIR"] == given.replace("$$", "$")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from trainer_ops.build.mounts import environment, refuse_out_of_reach
 from trainer_ops.build.trainer import spec_of
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.model import keys
@@ -53,6 +54,7 @@ def build(
     runtime: TrainingRuntime | None,
     version: str,
     source_link: str = "",
+    target: str = "",
 ) -> BuiltJob:
     """The TrainJob of this attempt. Pure: equal arguments give equal bytes.
 
@@ -63,18 +65,20 @@ def build(
         runtime: the runtime it names; None where it may not be read.
         version: of this package, for an annotation.
         source_link: where a person finds the pipeline run, for an annotation.
+        target: the URL of where it shall run: a snapshot must be within its reach.
 
     Raises:
-        InvalidRequest: names the field that cannot be expressed or that would overwrite ours.
+        InvalidRequest: names the field that cannot be expressed, that would overwrite ours, or that is out of reach.
     """
     if request.script is not None:
         raise InvalidRequest("script", "is a path that was not read", "Call lifecycle.code.resolve_code first")
+    refuse_out_of_reach(request.snapshots, target)
     if request.manifest is None:
         manifest: dict[str, Any] = {
             "apiVersion": keys.API_VERSION,
             "kind": keys.KIND,
             "metadata": {},
-            "spec": spec_of(request, runtime),
+            "spec": spec_of(request, runtime, target),
         }
         name = job_name(key, attempt, request.title)
         labels, notes = _given_labels(request), dict(request.annotations)
@@ -145,6 +149,8 @@ def _merged(given: Mapping[str, Any], own: Mapping[str, str], field: str) -> dic
 def _spec_hash(request: TrainRequest) -> str:
     """Of the request, not of the manifest: a newer launcher or a changed runtime does not make another run of it."""
     given = request.model_dump(mode="json", exclude=set(_NOT_HASHED), exclude_defaults=True)
+    # The same files are the same data, wherever they lie and whoever fetched them.
+    given.update({step: {"key": data.key, "digest": data.digest} for step, data in request.snapshots.items()})
     text = json.dumps(given, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -155,7 +161,7 @@ def _add_environment(manifest: Mapping[str, Any], request: TrainRequest, key: Ru
     trainer = spec.get("trainer")
     if not isinstance(trainer, dict):
         return
-    own = {keys.ENV_RUN_KEY: key.digest, keys.ENV_ATTEMPT: str(attempt)}
+    own = {keys.ENV_RUN_KEY: key.digest, keys.ENV_ATTEMPT: str(attempt), **environment(request.snapshots)}
     asked = spec.get("initializer")
     if isinstance(asked, Mapping):
         # Trainer's paths; the engine puts its own in their place.

@@ -6,6 +6,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from trainer_ops.build.mounts import fetched
+from trainer_ops.build.patches import patches_of
 from trainer_ops.build.ship import launch_command
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.model import keys
@@ -16,13 +18,17 @@ __all__ = ["env_entry", "spec_of"]
 
 _SOURCES: Final = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
 _RESOURCE_PARTS: Final = ("limits", "requests", "claims")
-_MAX_PATCHES: Final = 16
 # Whole numbers beyond this are not exact as floats, and a float is all that KFP's structs carry.
 _EXACT: Final = 2.0**53
 
 
-def spec_of(request: TrainRequest, runtime: TrainingRuntime | None) -> dict[str, Any]:
+def spec_of(request: TrainRequest, runtime: TrainingRuntime | None, target: str = "") -> dict[str, Any]:
     """``spec`` of a request that describes the job by fields; ours is not yet in the environment.
+
+    Args:
+        request: what to train.
+        runtime: the runtime it names; None where it may not be read.
+        target: the URL of where it shall run: what fetches a snapshot in object storage depends on it.
 
     Raises:
         InvalidRequest: a field that cannot be expressed.
@@ -32,12 +38,13 @@ def spec_of(request: TrainRequest, runtime: TrainingRuntime | None) -> dict[str,
     initializer = {
         step: _initializer(step, source)
         for step, source in (("dataset", request.dataset), ("model", request.model))
-        if source is not None
+        if isinstance(source, Initializer)
     }
+    initializer.update({step: {"storageUri": uri} for step, uri in fetched(request.snapshots, runtime, target).items()})
     if initializer:
         spec["initializer"] = initializer
     spec["trainer"] = _trainer(request, runtime)
-    patches = _patches(request, runtime)
+    patches = patches_of(request, runtime)
     if patches:
         spec["runtimePatches"] = patches
     if request.suspend:
@@ -137,36 +144,3 @@ def _initializer(step: str, source: Initializer) -> dict[str, Any]:
     if source.secret_ref is not None:
         made["secretRef"] = {"name": source.secret_ref}
     return made
-
-
-def _patches(request: TrainRequest, runtime: TrainingRuntime | None) -> list[dict[str, Any]]:
-    """The user's ``runtimePatches`` as they are, then ours."""
-    patches = copy.deepcopy(request.runtime_patches)
-    for index, patch in enumerate(patches):
-        if patch.get("manager") == keys.PATCH_MANAGER:
-            raise InvalidRequest(
-                f"runtime_patches[{index}].manager",
-                f'"{keys.PATCH_MANAGER}" marks the patches made from this request',
-                "Give another, such as your-domain.example/name",
-            )
-    seconds = request.termination_grace_period_seconds
-    if seconds is not None:
-        if len(patches) == _MAX_PATCHES:
-            raise InvalidRequest(
-                "termination_grace_period_seconds",
-                f"needs one more entry in runtime_patches, which already has the {_MAX_PATCHES} that are allowed",
-                "Write terminationGracePeriodSeconds into one of them",
-            )
-        pod = {"spec": {"terminationGracePeriodSeconds": seconds}}
-        jobs = [
-            {"name": job, "template": {"spec": {"template": copy.deepcopy(pod)}}} for job in _training_jobs(runtime)
-        ]
-        change = {"template": {"spec": {"replicatedJobs": jobs}}}
-        patches.append({"manager": keys.PATCH_MANAGER, "trainingRuntimeSpec": change})
-    return patches
-
-
-def _training_jobs(runtime: TrainingRuntime | None) -> list[str]:
-    """The replicatedJobs in which the training's processes run: all but the initializers."""
-    jobs = runtime.jobs if runtime else ()
-    return [job.name for job in jobs if job.ancestor not in keys.INITIALIZERS] or [keys.STEP_NODE]

@@ -26,6 +26,7 @@ from trainer_ops.errors import (
 from trainer_ops.lifecycle.attempts import Attempt, attempts_of
 from trainer_ops.lifecycle.clock import Clock
 from trainer_ops.lifecycle.code import resolve_code
+from trainer_ops.lifecycle.data import check_data
 from trainer_ops.lifecycle.patience import persist
 from trainer_ops.lifecycle.version import tool_version
 from trainer_ops.model import keys
@@ -122,6 +123,8 @@ class _Submission:
             if newest is not None and newest.counts:
                 how = self._settle(newest, built)
                 return self._submitted(newest, how, found)
+            # Not earlier: a run that has trained already is finished, whatever has become of its data.
+            check_data(self._request, self._backend.target)
             created = self._create(built)
             if created is not None:
                 # Listed again: of two generations that start at once each sees the other here, or is seen by it.
@@ -150,7 +153,15 @@ class _Submission:
         return attempts_of(self._backend, {keys.LABEL_SUBJECT: self._key.subject}, now=self._clock.now())
 
     def _built(self, number: int, runtime: TrainingRuntime | None) -> BuiltJob:
-        return build(self._request, self._key, number, runtime=runtime, version=tool_version(), source_link=self._link)
+        return build(
+            self._request,
+            self._key,
+            number,
+            runtime=runtime,
+            version=tool_version(),
+            source_link=self._link,
+            target=self._backend.target,
+        )
 
     def _build(self, number: int, runtime: TrainingRuntime | None) -> BuiltJob:
         built = self._built(number, runtime)

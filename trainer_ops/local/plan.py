@@ -109,6 +109,7 @@ def _planner(
     slots = slots_per_node(trainjob, runtime, resources) if runtime.policy == "mpi" else 1
     mpi = mpi_of(name, domain, chosen, runtime, slots, place)
     paths = [(kind.path, kind.folder(place)) for t in chosen if (kind := plan_fetch.kind_of(t)) is not None]
+    paths += plan_fetch.given_folders(trainjob, chosen)
     paths += [pair for t in chosen for pair in _host_paths(t)]
     if mpi is not None:
         paths.append((keys.HOSTFILE_PATH, mpi.hostfile_path))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from trainer_ops.local.plan_env import Entry, entries, upsert
 from trainer_ops.local.plan_template import Raw, Template, refuse
+from trainer_ops.local.plan_text import expand
 from trainer_ops.local.plan_values import Place
 from trainer_ops.model import keys
 
-__all__ = ["KINDS", "Kind", "check_uri", "initializer_env", "kind_of", "wanted"]
+__all__ = ["KINDS", "Kind", "check_uri", "given_folders", "initializer_env", "kind_of", "wanted"]
 
 _SCHEMES = ("file", "hf")
 _URI = "STORAGE_URI"
@@ -71,6 +72,19 @@ def _has_work(trainjob: Raw, template: Template, kind: Kind) -> bool:
     main = template.main or {}
     uri = any(entry.get("name") == _URI and entry.get("value") for entry in main.get("env") or ())
     return _asked(trainjob, kind) is not None or bool(main.get("command")) or uri
+
+
+def given_folders(trainjob: Raw, chosen: Sequence[Template]) -> list[tuple[str, str]]:
+    """(path on a cluster, path here) of data that are on this machine already: a snapshot, told by its variable."""
+    fetching = {kind_of(template) for template in chosen}
+    found: list[tuple[str, str]] = []
+    for kind in KINDS:
+        for entry in ((trainjob.get("spec") or {}).get("trainer") or {}).get("env") or ():
+            here = expand(str(entry.get("value") or ""), {}) if entry.get("name") == kind.env else ""
+            # A folder below the path that it stands for would be replaced again.
+            if kind not in fetching and here.startswith("/") and not here.startswith(kind.path):
+                found.append((kind.path, here))
+    return found
 
 
 def initializer_env(trainjob: Raw, kind: Kind, env: list[Entry]) -> list[Entry]:

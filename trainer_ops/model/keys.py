@@ -26,6 +26,8 @@ ANNOTATION_SOURCE_LINK: Final = "trainer-ops/source-link"
 ANNOTATION_LIMITS: Final = "trainer-ops/limits"
 
 PATCH_MANAGER: Final = "trainer-ops.kubeflow.org/request"
+# A patch can mount a volume once only; the second mount of the same volume is in a patch of its own.
+PATCH_MANAGER_SECOND: Final = "trainer-ops.kubeflow.org/request-second-mount"
 
 LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 LABEL_PRIORITY_CLASS: Final = "kueue.x-k8s.io/priority-class"
@@ -56,6 +58,9 @@ ENV_RESULT_PATH: Final = "TRAINER_OPS_RESULT_PATH"
 # /workspace/dataset and /workspace/model on a cluster, folders of the TrainJob on this machine.
 ENV_DATASET_DIR: Final = "TRAINER_OPS_DATASET_DIR"
 ENV_MODEL_DIR: Final = "TRAINER_OPS_MODEL_DIR"
+# The same as URIs, where the data lie in object storage and the training code reads them there itself.
+ENV_DATASET_URI: Final = "TRAINER_OPS_DATASET_URI"
+ENV_MODEL_URI: Final = "TRAINER_OPS_MODEL_URI"
 DATASET_PATH: Final = "/workspace/dataset"
 MODEL_PATH: Final = "/workspace/model"
 # Where Trainer mounts MPI's hostfile in the launcher.

@@ -7,16 +7,31 @@ and one error text everywhere. What only the API server or the runtime can refus
 from __future__ import annotations
 
 import difflib
+import json
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.model.limits import Limits
+from trainer_ops.model.snapshot import Snapshot
 
-__all__ = ["FunctionCode", "Initializer", "ScriptCode", "TrainRequest"]
+__all__ = ["Data", "FunctionCode", "Initializer", "ScriptCode", "TrainRequest"]
 
 
 def _plain_number(value: Any) -> Any:
@@ -46,6 +61,38 @@ class Initializer(_Strict):
     storage_uri: str = Field(min_length=1, max_length=2048)
     env: dict[str, Any] = Field(default_factory=dict)
     secret_ref: str | None = None
+
+
+def _data_of(value: Any, field: str) -> Any:
+    """A URI, an Initializer's fields, a snapshot, its JSON or the text of that: the one of both that is meant."""
+    given = value
+    if isinstance(value, str):
+        if not value.lstrip().startswith("{"):
+            return {"storage_uri": value}
+        try:
+            value = json.loads(value)
+        except ValueError as exc:
+            raise _no_snapshot(field, given, f"is no JSON: {exc}") from exc
+    if not isinstance(value, Mapping) or "location" not in value:
+        return value
+    try:
+        return Snapshot.from_json(value)
+    except KeyError as exc:
+        raise _no_snapshot(field, given, f"has no {exc.args[0]}") from exc
+    except (TypeError, ValueError) as exc:
+        raise _no_snapshot(field, given, f"holds what is no number: {exc}") from exc
+
+
+def _no_snapshot(field: str, given: Any, why: str) -> InvalidRequest:
+    reason = f"{reprlib.repr(given)} is not the JSON of a snapshot: it {why}"
+    return InvalidRequest(field, reason, "Give what the initializer step returned, whole")
+
+
+Data = Annotated[
+    Annotated[Initializer, Tag("initializer")]
+    | Annotated[InstanceOf[Snapshot], Tag("snapshot"), PlainSerializer(Snapshot.to_json)],
+    Discriminator(lambda value: "snapshot" if isinstance(value, Snapshot) else "initializer"),
+]
 
 
 class ScriptCode(_Strict):
@@ -98,8 +145,11 @@ class TrainRequest(_Strict):
         annotations: on the TrainJob.
         queue: Kueue's LocalQueue.
         priority_class: Kueue's WorkloadPriorityClass.
-        dataset: in-job dataset initializer.
-        model: in-job model initializer.
+        dataset: a Snapshot that an initializer step has made (or its JSON, or the text of that), which the nodes
+            read where it lies; or a URI or an Initializer, which Trainer fetches for this TrainJob alone. A snapshot
+            in object storage is fetched by Trainer too, without credentials; where it takes some, give
+            ``Initializer(storage_uri=snapshot.location, secret_ref=…)``.
+        model: the same for a model to start from.
         checkpoint_dir: folder or URI that outlives an attempt; a subfolder per run key is what the code sees.
         runtime_patches: Trainer's ``spec.runtimePatches`` as they are.
         termination_grace_period_seconds: time to save after SIGTERM.
@@ -129,8 +179,8 @@ class TrainRequest(_Strict):
     annotations: dict[str, str] = Field(default_factory=dict)
     queue: str | None = None
     priority_class: str | None = None
-    dataset: Initializer | None = None
-    model: Initializer | None = None
+    dataset: Data | None = None
+    model: Data | None = None
     checkpoint_dir: str | None = None
     runtime_patches: list[dict[str, Any]] = Field(default_factory=list, max_length=16)
     termination_grace_period_seconds: Count | None = None
@@ -167,8 +217,8 @@ class TrainRequest(_Strict):
 
     @field_validator("dataset", "model", mode="before")
     @classmethod
-    def _uri_alone(cls, value: Any) -> Any:
-        return {"storage_uri": value} if isinstance(value, str) else value
+    def _data(cls, value: Any, info: ValidationInfo) -> Any:
+        return _data_of(value, info.field_name or "")
 
     @field_validator("env", mode="after")
     @classmethod
@@ -216,6 +266,12 @@ class TrainRequest(_Strict):
             self.missing_grace,
             self.max_restarts,
         )
+
+    @property
+    def snapshots(self) -> dict[str, Snapshot]:
+        """The snapshots it reads: ``dataset`` and ``model``, where these are some."""
+        given = {"dataset": self.dataset, "model": self.model}
+        return {step: data for step, data in given.items() if isinstance(data, Snapshot)}
 
     @property
     def runtime_ref(self) -> tuple[str, str]:
@@ -270,10 +326,14 @@ _REASONS: dict[str, Callable[[Any, Mapping[str, Any]], tuple[str, str]]] = {
 }
 
 
+# What pydantic puts into a path to say which of a field's forms it tried.
+_TAGS = frozenset({"script", "function", "initializer", "snapshot"})
+
+
 def _invalid(exc: ValidationError, model: type[BaseModel]) -> InvalidRequest:
     """The first error in the user's terms; unknown names come with the closest known one."""
     error = exc.errors(include_url=False)[0]
-    path = ".".join(str(part) for part in error["loc"] if part not in ("script", "function")) or model.__name__
+    path = ".".join(str(part) for part in error["loc"] if part not in _TAGS) or model.__name__
     if error["type"] == "extra_forbidden":
         name = str(error["loc"][-1])
         close = _closest(name, model.model_fields)

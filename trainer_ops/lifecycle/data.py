@@ -1,0 +1,30 @@
+"""The data that a request names, looked at before anything is created."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainer_ops.build.mounts import place_of
+from trainer_ops.errors import InvalidRequest
+from trainer_ops.model.request import TrainRequest
+
+__all__ = ["check_data"]
+
+
+def check_data(request: TrainRequest, target: str) -> None:
+    """Refuse a snapshot that is not where it says, where this process can see that: on the engine.
+
+    Args:
+        request: what to train.
+        target: the URL of where it shall run.
+
+    Raises:
+        InvalidRequest: field ``dataset`` or ``model``.
+    """
+    if not target.startswith("local:"):
+        return
+    for step, snapshot in request.snapshots.items():
+        place = place_of(snapshot.location, step)
+        if place.scheme == "file" and not Path(place.path).is_dir():
+            reason = f'the snapshot "{snapshot.location}" is not there (any more)'
+            raise InvalidRequest(step, reason, f"Run its initializer step again: {snapshot.uri}")
