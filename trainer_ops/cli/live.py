@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -20,19 +20,22 @@ from trainer_ops.cli.render import status_line
 from trainer_ops.cli.screen import Screen, styled
 from trainer_ops.cli.views import View, log_line, note_line
 
-__all__ = ["Live"]
+__all__ = ["Live", "LiveLine"]
 
 
-class Live(View):
-    """Log lines scroll; the line below them is drawn anew four times a second, so that its time moves."""
+class LiveLine:
+    """The one line at the foot of a terminal, drawn anew four times a second, so that its time moves.
 
-    def __init__(self, screen: Screen, name: str, *, logs: bool) -> None:
-        super().__init__(screen, name)
-        self._logs = logs
-        self._since = 0.0
+    Args:
+        screen: where.
+        line: what it shows now.
+    """
+
+    def __init__(self, screen: Screen, line: Callable[[], RenderableType]) -> None:
+        self._attributes: list[Any] | None = None
         self._live = RichLive(
             console=screen.console,
-            get_renderable=self._line,
+            get_renderable=line,
             refresh_per_second=4,
             transient=True,
             # What the training prints comes through on_lines; nothing else of this process should be caught.
@@ -40,8 +43,34 @@ class Live(View):
             redirect_stderr=False,
         )
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> LiveLine:
         self._attributes = _hide_control_echo()
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the line away."""
+        self._live.__exit__(kind, error, trace)
+        if self._attributes is not None:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._attributes)
+
+    def refresh(self) -> None:
+        """Draw it now."""
+        self._live.refresh()
+
+
+class Live(View):
+    """Log lines scroll; below them lives the line of where it stands."""
+
+    def __init__(self, screen: Screen, name: str, *, logs: bool) -> None:
+        super().__init__(screen, name)
+        self._logs = logs
+        self._since = 0.0
+        self._live = LiveLine(screen, self._line)
+
+    def __enter__(self) -> Live:
         self._live.__enter__()
         return self
 
@@ -50,8 +79,6 @@ class Live(View):
     ) -> None:
         """Take the live line away."""
         self._live.__exit__(kind, error, trace)
-        if self._attributes is not None:
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._attributes)
 
     def changed(self, before: Glance | None, seen: Glance) -> None:
         """Leave the line of a phase that is over above the log."""

@@ -16,6 +16,7 @@ __all__ = [
     "Signs",
     "best_metric",
     "ended",
+    "entry",
     "failure",
     "node_style",
     "nodes_table",
@@ -180,14 +181,15 @@ def failure(
     lines: list[Spans] = []
     if diagnosis is not None:
         head.append((f" ({diagnosis.category.value})", "dim"))
-        lines += _entry("what", diagnosis.summary, width)
+        lines += entry("what", diagnosis.summary, width)
         lines += _evidence(diagnosis.evidence, width)
-        lines += _entry("do", diagnosis.remedy, width)
+        lines += entry("do", diagnosis.remedy, width)
     lines += [[(f"  {label:<8}", "bold"), (command, "")] for label, command in next_steps]
     return [head, *lines]
 
 
-def _entry(label: str, text: str, width: int) -> list[Spans]:
+def entry(label: str, text: str, width: int) -> list[Spans]:
+    """One labelled paragraph of a block; none for no text."""
     if not text:
         return []
     first, *rest = wrap(clean(text.replace("\n", " ")), max(30, width - 10), "")

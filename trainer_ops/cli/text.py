@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from trainer_ops.model.lines import clean
 
-__all__ = ["Spans", "cut", "fold", "number_text", "plain", "roughly", "table", "wide", "wrap"]
+__all__ = ["Spans", "cut", "fold", "number_text", "plain", "roughly", "size_text", "table", "wide", "wrap"]
 
 # (text, style) pairs; styles are rich's, "" is none. Made into rich.Text where there is a terminal.
 Spans = Sequence[tuple[str, str]]
@@ -84,6 +84,16 @@ def roughly(seconds: float) -> str:
     if seconds < 90 * 60:
         return f"{round(seconds / 60)} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"
+
+
+def size_text(size: float) -> str:
+    """Bytes as a person reads them: ``512 B``, ``1.7 GB``; powers of ten, as disks and networks are sold."""
+    for unit in ("B", "kB", "MB", "GB"):
+        # 999.6 would be written as 1000.
+        if size < 999.5:
+            return f"{size:.1f} {unit}" if unit != "B" and size < 9.95 else f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
 
 
 def table(
