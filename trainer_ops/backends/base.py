@@ -99,7 +99,7 @@ class Streams:
 
 
 class Watch(Protocol):
-    """Wakes a waiter when something about one TrainJob changed. A cheap object; spurious wakes are allowed."""
+    """Wakes a waiter when something that it watches changed. A cheap object; spurious wakes are allowed."""
 
     def wait(self, timeout: float) -> bool:
         """Block for a change, at most ``timeout`` seconds; whether there was one."""
@@ -138,6 +138,13 @@ class Backend(Protocol):
     def list(self, labels: Mapping[str, str] | None = None) -> RawObjects:
         """All TrainJobs that carry all these labels with these values, oldest first."""
 
+    def overview(self, labels: Mapping[str, str] | None = None) -> RawObjects:
+        """``list`` as it was last heard of, without what a wait has no use for (the code in ``spec.trainer``).
+
+        While ``watch_all`` is held it asks the target for nothing. It is shared: not to be changed. What was created a
+        moment ago may not be in it yet: nothing that creates may decide by it.
+        """
+
     def delete(self, name: str, *, uid: str | None = None) -> bool:
         """Delete it and stop what it runs (SIGTERM, grace, SIGKILL); False when there is none of that name.
 
@@ -175,6 +182,12 @@ class Backend(Protocol):
     def watch(self, name: str) -> Watch:
         """Wake-ups for changes of that TrainJob, its pods and its logs."""
 
+    def watch_all(self, labels: Mapping[str, str] | None = None) -> Watch:
+        """Wake-ups for changes of the TrainJobs with all these labels, their coming and going, and of what they own.
+
+        However many hold one, they cost a cluster what one ``watch`` costs it.
+        """
+
     def exec(self, pod: str, container: str, argv: Sequence[str], streams: Streams) -> int:
         """Run a command in a running container, in its environment and folder, and wait for the command's end.
 
@@ -195,6 +208,16 @@ class Backend(Protocol):
 
     def runtimes(self) -> RawObjects:
         """All runtimes that a TrainJob here may name."""
+
+    def apply_runtime(self, manifest: Mapping[str, Any]) -> RawObject:
+        """Make the runtime be as the manifest says: created, or its ``spec`` replaced; returns it as stored.
+
+        Labels and annotations are added to those that it has. Equal ones are stored once: nothing is written then.
+
+        Raises:
+            InvalidRequest: it belongs elsewhere (another namespace, a file of somebody else). Nothing was changed.
+            Rejected: the target's admission refused it. Nothing was changed.
+        """
 
     def close(self) -> None:
         """Let go of connections; idempotent."""

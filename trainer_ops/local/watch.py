@@ -1,4 +1,4 @@
-"""Wake-ups for one TrainJob: a few stat calls now and then, no connection, no thread, no database."""
+"""Wake-ups for one TrainJob or for all: a few stat calls now and then, no connection, no thread, no database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from trainer_ops.local.store import Store
 
-__all__ = ["LocalWatch"]
+__all__ = ["LocalWatch", "RootWatch"]
 
 _FAST, _SLOW = 0.02, 0.1
 _FAST_SECONDS = 2.0
@@ -18,17 +18,10 @@ _LOOK_UP_SECONDS = 0.5
 Mark = tuple[object, ...]
 
 
-class LocalWatch:
-    """Sees changes of a TrainJob, its pods and its logs within a tenth of a second.
+class _Watch:
+    """Compares marks: what files look like from outside."""
 
-    Args:
-        find: gives the uid of the TrainJob of this name, None when there is none.
-    """
-
-    def __init__(self, store: Store, find: Callable[[], str | None]) -> None:
-        self._store, self._find = store, find
-        self._looked_up = 0.0
-        self._uid: str | None = None
+    def __init__(self) -> None:
         self._closed = False
         self._seen = self._mark()
 
@@ -64,6 +57,23 @@ class LocalWatch:
         return changed
 
     def _mark(self) -> Mark:
+        raise NotImplementedError
+
+
+class LocalWatch(_Watch):
+    """Sees changes of a TrainJob, its pods and its logs within a tenth of a second.
+
+    Args:
+        find: gives the uid of the TrainJob of this name, None when there is none.
+    """
+
+    def __init__(self, store: Store, find: Callable[[], str | None]) -> None:
+        self._store, self._find = store, find
+        self._looked_up = 0.0
+        self._uid: str | None = None
+        super().__init__()
+
+    def _mark(self) -> Mark:
         if self._uid is None:
             now = time.monotonic()
             if self._looked_up and now - self._looked_up < _LOOK_UP_SECONDS:
@@ -81,6 +91,29 @@ class LocalWatch:
             self._uid = None  # it was deleted: from now on another one of this name counts
             return ("gone",)
         return (changed, logs)
+
+
+class RootWatch(_Watch):
+    """Sees changes of any TrainJob of a root and its pods, but not of logs, within a tenth of a second.
+
+    Every change is a transaction, and every transaction is written to the database's log or, when that is taken in,
+    to the database. How many TrainJobs there are does not matter.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._files = (f"{store.root}/state.db-wal", f"{store.root}/state.db")
+        super().__init__()
+
+    def _mark(self) -> Mark:
+        return tuple(map(_look, self._files))
+
+
+def _look(path: str) -> Mark:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _pause(began: float, timeout: float) -> float:

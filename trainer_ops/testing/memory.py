@@ -21,6 +21,7 @@ from trainer_ops.testing import objects
 from trainer_ops.testing.clock import Timer, VirtualClock
 from trainer_ops.testing.exec import Commands
 from trainer_ops.testing.faults import Faults
+from trainer_ops.testing.shelf import Shelf
 from trainer_ops.testing.training import Log, Training
 
 __all__ = ["DEFAULT_SCRIPT", "Change", "MemoryBackend", "Script"]
@@ -72,12 +73,13 @@ class MemoryBackend(Commands):
         self.grace = grace
         self._target = f"memory://{name}"
         self._namespace = namespace
-        self._runtimes = [copy.deepcopy(dict(raw)) for raw in (_shipped() if runtimes is None else runtimes)]
+        self._shelf = Shelf(runtimes)
         self._scripts: list[list[Any]] = []
         self._trainings: dict[str, Training] = {}
         self._leaving: dict[str, list[RawObject]] = {}
         self._past: dict[str, Training] = {}
         self._watches: dict[str, weakref.WeakSet[Waker]] = {}
+        self._watches_of_all: weakref.WeakSet[Waker] = weakref.WeakSet()
         self._timers: dict[str, list[Timer]] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
@@ -153,9 +155,12 @@ class MemoryBackend(Commands):
     def list(self, labels: Mapping[str, str] | None = None) -> RawObjects:
         """All TrainJobs with these labels, oldest first."""
         with self._call("list", ""):
-            wanted = (labels or {}).items()
-            jobs = [training.job for training in self._trainings.values()]
-            return [copy.deepcopy(job) for job in jobs if wanted <= (job["metadata"].get("labels") or {}).items()]
+            return objects.with_labels((t.job for t in self._trainings.values()), labels)
+
+    def overview(self, labels: Mapping[str, str] | None = None) -> RawObjects:
+        """The same; nothing is ever late here."""
+        with self._call("overview", ""):
+            return objects.with_labels((t.job for t in self._trainings.values()), labels)
 
     def delete(self, name: str, *, uid: str | None = None) -> bool:
         """Delete it; its pods go on for ``grace`` seconds."""
@@ -224,15 +229,27 @@ class MemoryBackend(Commands):
             watches.add(watch)
             return watch
 
+    def watch_all(self, labels: Mapping[str, str] | None = None) -> Waker:
+        """Wake-ups for changes of any TrainJob."""
+        with self._lock:
+            watch = Waker(self._watches_of_all.discard)
+            self._watches_of_all.add(watch)
+            return watch
+
     def runtime(self, name: str, kind: str) -> RawObject | None:
         """The runtime of that name and kind."""
         with self._call("runtime", name):
-            return copy.deepcopy(self._runtime(name, kind))
+            return self._shelf.get(name, kind)
 
     def runtimes(self) -> RawObjects:
         """All runtimes."""
         with self._call("runtimes", ""):
-            return copy.deepcopy(self._runtimes)
+            return self._shelf.all()
+
+    def apply_runtime(self, manifest: Mapping[str, Any]) -> RawObject:
+        """Store it, in place of the one of its kind and name."""
+        with self._call("apply_runtime", str(manifest["metadata"]["name"])):
+            return self._shelf.apply(manifest)
 
     def close(self) -> None:
         """Nothing to let go of: what is in memory can be opened again."""
@@ -258,9 +275,9 @@ class MemoryBackend(Commands):
             manifest, uid=objects.uid(number), namespace=self._namespace, now=self.clock.now(), version=number
         )
         reference = job["spec"]["runtimeRef"]
-        raw = self._runtime(reference.get("name") or "", reference["kind"])
+        raw = self._shelf.get(reference.get("name") or "", reference["kind"])
         if raw is None:
-            known = [r["metadata"]["name"] for r in self._runtimes]
+            known = [r["metadata"]["name"] for r in self._shelf.all()]
             raise RuntimeNotFound(reference.get("name") or "", target=self._target, known=known)
         runtime = TrainingRuntime.from_raw(raw)
         training = Training(
@@ -354,12 +371,9 @@ class MemoryBackend(Commands):
             raise NotFound(f'trainjobs "{name}" not found', status=404)
         return training
 
-    def _runtime(self, name: str, kind: str) -> RawObject | None:
-        return next((r for r in self._runtimes if r["metadata"]["name"] == name and r["kind"] == kind), None)
-
     def _notify(self, name: str) -> None:
         with self._lock:
-            watches = tuple(self._watches.get(name, ()))
+            watches = (*self._watches.get(name, ()), *self._watches_of_all)
         for watch in watches:
             watch.notify()
 
@@ -368,19 +382,6 @@ def _precondition(training: Training, uid: str | None) -> None:
     if uid is not None and uid != training.uid:
         raise PreconditionFailed(f'the uid of "{training.name}" is {training.uid}, not {uid}', status=409)
 
-
-def _shipped() -> RawObjects:
-    """Runtimes of the names that Trainer ships."""
-    return [
-        objects.runtime("torch-distributed", "torch", {"torch": {"numProcPerNode": "auto"}}),
-        objects.runtime("torchtune-llama3.2-1b", "torchtune", {"torch": {"numProcPerNode": "auto"}}, initializers=True),
-        objects.runtime("deepspeed-distributed", "deepspeed", {"mpi": _MPI}),
-        objects.runtime("jax-distributed", "jax", {"jax": {}}),
-        objects.runtime("xgboost-distributed", "xgboost", {"xgboost": {}}),
-    ]
-
-
-_MPI = {"numProcPerNode": 1, "mpiImplementation": "OpenMPI", "sshAuthMountPath": "/home/mpiuser/.ssh"}
 
 _open: weakref.WeakValueDictionary[str, MemoryBackend] = weakref.WeakValueDictionary()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainer_ops.model import keys
 from trainer_ops.model.times import rfc3339
 
-__all__ = ["condition", "event", "pod", "runtime", "set_condition", "stored", "uid", "workload"]
+__all__ = ["condition", "event", "pod", "runtime", "set_condition", "stored", "uid", "with_labels", "workload"]
 
 Raw = dict[str, Any]
 
@@ -156,3 +156,9 @@ def _replicated(step: str, ancestor: str | None = None) -> Raw:
             "spec": {"template": {"spec": {"containers": [container]}}},
         },
     }
+
+
+def with_labels(jobs: Iterable[Raw], labels: Mapping[str, str] | None) -> list[Raw]:
+    """Copies of those with all these labels."""
+    wanted = (labels or {}).items()
+    return [copy.deepcopy(job) for job in jobs if wanted <= (job["metadata"].get("labels") or {}).items()]

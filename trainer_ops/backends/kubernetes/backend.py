@@ -15,26 +15,18 @@ from trainer_ops.backends.kubernetes.client import TIMEOUT, Apis, Cluster
 from trainer_ops.backends.kubernetes.direct import Direct
 from trainer_ops.backends.kubernetes.exec import execute
 from trainer_ops.backends.kubernetes.failures import missing_runtime
-from trainer_ops.backends.kubernetes.hub import join
+from trainer_ops.backends.kubernetes.hub import Hub, join
 from trainer_ops.backends.kubernetes.lineage import Lineage
 from trainer_ops.backends.kubernetes.logreader import LogReader
+from trainer_ops.backends.kubernetes.runtimes import Runtimes
 from trainer_ops.backends.kubernetes.sight import Sight
-from trainer_ops.errors import (
-    BackendError,
-    Forbidden,
-    NotFound,
-    PreconditionFailed,
-    Rejected,
-    RuntimeNotFound,
-    Unreachable,
-)
+from trainer_ops.errors import BackendError, NotFound, PreconditionFailed, Rejected, RuntimeNotFound, Unreachable
 from trainer_ops.model import keys
 from trainer_ops.model.observed import Observation
 
 __all__ = ["KubernetesBackend"]
 
 _PLAIN: dict[str, Any] = {"_preload_content": False, "_request_timeout": TIMEOUT}
-_RUNTIMES = {keys.CLUSTER_RUNTIME: "clustertrainingruntimes", keys.NAMESPACED_RUNTIME: "trainingruntimes"}
 
 
 class KubernetesBackend:
@@ -57,8 +49,10 @@ class KubernetesBackend:
         self._cluster = Cluster(self._access)
         self._direct = Direct(self._cluster, self.namespace, Lineage())
         self._logs = LogReader(self._cluster, self.namespace, mirrored=self._mirrored, clock=clock)
+        self._runtimes = Runtimes(self._cluster, self.namespace)
         self._lock = threading.Lock()
         self._sights: dict[str, tuple[Sight, int]] = {}
+        self._over_all: list[Hub] = []
 
     @property
     def target(self) -> str:
@@ -93,8 +87,15 @@ class KubernetesBackend:
 
     def list(self, labels: Mapping[str, str] | None = None) -> RawObjects:
         """All TrainJobs with these labels, oldest first; of those made in the same second by name."""
-        found = self._direct.jobs(",".join(f"{key}={value}" for key, value in (labels or {}).items()))
-        return sorted(found, key=lambda o: (o["metadata"].get("creationTimestamp") or "", o["metadata"]["name"]))
+        return _by_age(self._direct.jobs(",".join(f"{key}={value}" for key, value in (labels or {}).items())))
+
+    def overview(self, labels: Mapping[str, str] | None = None) -> RawObjects:
+        """From the hub while somebody watches all, else by asking."""
+        hub = self._hub_over_all()
+        if hub is None:
+            return self.list(labels)
+        hub.wait_synced()
+        return self.list(labels) if hub.blind else _by_age(hub.jobs(labels or {}))
 
     def delete(self, name: str, *, uid: str | None = None) -> bool:
         """Delete in the background: Foreground lets the controllers make the JobSet once more (seen on 1.36)."""
@@ -146,9 +147,12 @@ class KubernetesBackend:
         return self._direct.events(name, uid=uid)
 
     def observe(self, name: str, *, now: float) -> Observation:
-        """From the hub while somebody watches this TrainJob, else by asking."""
+        """From the hub while somebody watches this TrainJob or all, else by asking."""
         with self._lock:
             sight, _ = self._sights.get(name, (None, 0))
+        hub = None if sight is not None else self._hub_over_all()
+        if hub is not None:
+            sight = Sight(hub, self._direct, name)
         return self._direct.observe(name, now=now) if sight is None else sight.observe(now)
 
     def logs(
@@ -159,13 +163,32 @@ class KubernetesBackend:
 
     def watch(self, name: str) -> Watch:
         """Wake-ups from the hub of this namespace, which all waiters of this process share."""
-        hub, waker = join(self._access, name, lambda: self._leave(name))
+        hub, waker = join(self._access, lambda hub, left: hub.subscribe(name, left), lambda: self._leave(name))
         with self._lock:
             sight, users = self._sights.get(name, (None, 0))
             if sight is None or sight.hub is not hub:
                 sight = Sight(hub, self._direct, name)
             self._sights[name] = (sight, users + 1)
         return waker
+
+    def watch_all(self, labels: Mapping[str, str] | None = None) -> Watch:
+        """Wake-ups from the same hub: no connection more."""
+        wanted = dict(labels or {})
+        joined: list[Hub] = []
+
+        def left() -> None:
+            with self._lock:
+                self._over_all.remove(joined[0])
+
+        hub, waker = join(self._access, lambda hub, left: hub.subscribe_all(wanted, left), left)
+        joined.append(hub)
+        with self._lock:
+            self._over_all.append(hub)
+        return waker
+
+    def _hub_over_all(self) -> Hub | None:
+        with self._lock:
+            return self._over_all[-1] if self._over_all else None
 
     def _leave(self, name: str) -> None:
         with self._lock:
@@ -178,7 +201,8 @@ class KubernetesBackend:
     def _mirrored(self, pod: str) -> RawObject | None:
         with self._lock:
             sight = next((sight for sight, _ in self._sights.values()), None)
-        return None if sight is None else sight.hub.pod(pod)
+        hub = self._hub_over_all() if sight is None else sight.hub
+        return None if hub is None else hub.pod(pod)
 
     def exec(self, pod: str, container: str, argv: Sequence[str], streams: Streams) -> int:
         """A command through the API server; wants the right to ``create`` and ``get`` ``pods/exec``."""
@@ -188,41 +212,15 @@ class KubernetesBackend:
 
     def runtime(self, name: str, kind: str) -> RawObject | None:
         """The runtime of that kind and name; None for 404."""
-        plural = _RUNTIMES.get(kind)
-        if plural is None:
-            return None
-        where: tuple[str, ...] = (keys.GROUP, keys.VERSION, self.namespace, plural, name)
-        call = "get_namespaced_custom_object"
-        if kind == keys.CLUSTER_RUNTIME:
-            where, call = (keys.GROUP, keys.VERSION, plural, name), "get_cluster_custom_object"
-        try:
-            return self._json(f"reading {kind} {name}", lambda apis: getattr(apis.custom, call)(*where, **_PLAIN))
-        except NotFound:
-            return None
+        return self._runtimes.get(name, kind)
 
     def runtimes(self) -> RawObjects:
         """All cluster runtimes, and those of this namespace."""
-        found, _ = self._cluster.items(
-            "listing clustertrainingruntimes",
-            lambda apis, **page: apis.custom.list_cluster_custom_object(
-                keys.GROUP, keys.VERSION, _RUNTIMES[keys.CLUSTER_RUNTIME], **_PLAIN, **page
-            ),
-        )
-        try:
-            own, _ = self._cluster.items(
-                f"listing trainingruntimes in {self.namespace}",
-                lambda apis, **page: apis.custom.list_namespaced_custom_object(
-                    keys.GROUP,
-                    keys.VERSION,
-                    self.namespace,
-                    _RUNTIMES[keys.NAMESPACED_RUNTIME],
-                    **_PLAIN,
-                    **page,
-                ),
-            )
-        except Forbidden:
-            return found
-        return [*found, *own]
+        return self._runtimes.all()
+
+    def apply_runtime(self, manifest: Mapping[str, Any]) -> RawObject:
+        """Create or replace with ``fieldValidation=Strict``."""
+        return self._runtimes.apply(manifest)
 
     def _no_runtime(self, manifest: Mapping[str, Any]) -> RuntimeNotFound:
         name = str(((manifest.get("spec") or {}).get("runtimeRef") or {}).get("name") or "")
@@ -245,3 +243,7 @@ class KubernetesBackend:
     def _json(self, what: str, send: Callable[[Apis], Any]) -> RawObject:
         answer: RawObject = self._cluster.call(what, send)
         return answer
+
+
+def _by_age(jobs: RawObjects) -> RawObjects:
+    return sorted(jobs, key=lambda o: (o["metadata"].get("creationTimestamp") or "", o["metadata"]["name"]))

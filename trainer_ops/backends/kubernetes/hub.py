@@ -10,7 +10,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
 from trainer_ops.backends.kubernetes.access import Access
 from trainer_ops.backends.kubernetes.client import Cluster
@@ -30,6 +31,9 @@ _COMPLETE_SECONDS = 10.0
 # A hub outlives its last waiter for a while: waits come in a row, and each start costs five lists.
 _LINGER_SECONDS = 30.0
 
+_Labels = frozenset[tuple[str, str]]
+_Place = TypeVar("_Place")
+
 
 class Hub:
     """The mirrors of one namespace and those who wait for its TrainJobs. Safe for threads.
@@ -45,6 +49,8 @@ class Hub:
         self.lineage = Lineage()
         self._lock = threading.Lock()
         self._waiting: dict[str, set[Waker]] = {}
+        # By the labels that a TrainJob must have: many waiters of one selection are asked about once.
+        self._selecting: dict[frozenset[tuple[str, str]], set[Waker]] = {}
         self._cluster = Cluster(access)
         self._complete_by = time.monotonic() + _COMPLETE_SECONDS
         namespace = access.address.namespace
@@ -63,18 +69,24 @@ class Hub:
 
     def subscribe(self, name: str, on_close: Callable[[], object] = lambda: None) -> Waker:
         """A wake-up for changes of the TrainJob of that name and of what it owns."""
+        return self._enter(self._waiting, name, on_close)
 
+    def subscribe_all(self, labels: Mapping[str, str], on_close: Callable[[], object] = lambda: None) -> Waker:
+        """A wake-up for changes of the TrainJobs with these labels and of what they own."""
+        return self._enter(self._selecting, frozenset(labels.items()), on_close)
+
+    def _enter(self, places: dict[_Place, set[Waker]], place: _Place, on_close: Callable[[], object]) -> Waker:
         def leave(waker: Waker) -> None:
             with self._lock:
-                wakers = self._waiting.get(name, set())
+                wakers = places.get(place, set())
                 wakers.discard(waker)
                 if not wakers:
-                    self._waiting.pop(name, None)
+                    places.pop(place, None)
             on_close()
 
         waker = Waker(leave)
         with self._lock:
-            self._waiting.setdefault(name, set()).add(waker)
+            places.setdefault(place, set()).add(waker)
         return waker
 
     # -- what the mirrors say ---------------------------------------------------------------------------------------
@@ -107,6 +119,18 @@ class Hub:
             raise error
         return trainjobs.get(name)
 
+    def jobs(self, labels: Mapping[str, str]) -> list[RawObject]:
+        """All TrainJobs with these labels, trimmed.
+
+        Raises:
+            BackendError: as ``job``.
+        """
+        trainjobs = self._reflectors[TRAINJOBS.plural]
+        error = trainjobs.error
+        if error is not None:
+            raise error
+        return [job for job in trainjobs.all() if _has(job, labels.items())]
+
     def jobset(self, name: str) -> RawObject | None:
         """The JobSet of a TrainJob of that name."""
         return newest(self._reflectors[JOBSETS.plural].of(name))
@@ -135,10 +159,22 @@ class Hub:
     # -- its end ----------------------------------------------------------------------------------------------------
 
     def _notify(self, owners: Iterable[str]) -> None:
+        names = tuple(owners)
         with self._lock:
-            wakers = [waker for owner in owners for waker in self._waiting.get(owner, ())]
+            wakers = {waker for name in names for waker in self._waiting.get(name, ())}
+            selections = tuple(self._selecting)
+        if selections and names:
+            chosen = self._selections_of(names, selections)
+            with self._lock:
+                wakers.update(waker for labels in chosen for waker in self._selecting.get(labels, ()))
         for waker in wakers:
             waker.notify()
+
+    def _selections_of(self, names: Iterable[str], selections: Iterable[_Labels]) -> list[_Labels]:
+        """Those that one of these TrainJobs belongs to; one that is gone may have belonged to any."""
+        trainjobs = self._reflectors.get(TRAINJOBS.plural)  # None while the very first of them starts
+        jobs = [trainjobs.get(name) if trainjobs is not None else None for name in names]
+        return [labels for labels in selections if any(job is None or _has(job, labels) for job in jobs)]
 
     def stop(self) -> None:
         """End all threads soon."""
@@ -152,6 +188,10 @@ class Hub:
         done = [reflector.join(max(0.0, end - time.monotonic())) for reflector in self._reflectors.values()]
         self._cluster.close()
         return all(done)
+
+
+def _has(job: RawObject, labels: Collection[tuple[str, str]]) -> bool:
+    return not labels or set(labels) <= (job["metadata"].get("labels") or {}).items()
 
 
 # -- one hub a namespace, user and process ----------------------------------------------------------------------------
@@ -184,12 +224,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_in_child)
 
 
-def join(access: Access, name: str, left: Callable[[], object]) -> tuple[Hub, Waker]:
-    """Subscribe to a TrainJob at the one hub of this cluster, user and namespace; started when there is none.
+def join(
+    access: Access, enter: Callable[[Hub, Callable[[], object]], Waker], left: Callable[[], object]
+) -> tuple[Hub, Waker]:
+    """Subscribe at the one hub of this cluster, user and namespace; started when there is none.
 
     Args:
         access: where, and as whom.
-        name: the TrainJob's name.
+        enter: subscribes at the hub; what it is given is to be called when the waker is closed.
         left: called when the waker is closed.
     """
     with _hubs_lock:
@@ -206,7 +248,7 @@ def join(access: Access, name: str, left: Callable[[], object]) -> tuple[Hub, Wa
         left()
         _leave(access.key, found)
 
-    return found.hub, found.hub.subscribe(name, leave)
+    return found.hub, enter(found.hub, leave)
 
 
 def _tell(key: _Key, text: str) -> None:

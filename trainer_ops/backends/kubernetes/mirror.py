@@ -83,6 +83,10 @@ class Mirror:
         """The objects of one owner."""
         return [self._objects[name] for name in sorted(self._names.get(owner, ()))]
 
+    def all(self) -> list[RawObject]:
+        """Every object."""
+        return list(self._objects.values())
+
     def owners(self) -> set[str]:
         """All that own something here."""
         return set(self._names)

@@ -119,6 +119,11 @@ class Reflector:
         with self._lock:
             return self._mirror.get(name)
 
+    def all(self) -> list[RawObject]:
+        """Every object, as of the newest event. They are shared: copy before a change."""
+        with self._lock:
+            return self._mirror.all()
+
     def wait_synced(self, timeout: float) -> bool:
         """Whether the first list is in, or is known to be impossible."""
         return self._synced.wait(timeout)
