@@ -30,9 +30,10 @@ _COUSINS = {
     "cache": "Trainer's data cache serves one TrainJob from inside it; it cannot be copied.",
 }
 # Names of query parameters that let whoever reads a URL in: presigned links of S3, GCS and Azure, and plain tokens.
-_SECRETS = frozenset(
-    "x-amz-signature x-amz-credential x-amz-security-token x-goog-signature x-goog-credential sig signature "
-    "awsaccesskeyid token access_token auth api_key apikey key password secret".split()
+_SECRET = re.compile(
+    r"x-(amz|goog)-(signature|credential|security-token)|sig|signature|awsaccesskeyid|password|secret"
+    r"|(access_|auth_)?token|auth|(api_?)?key",
+    re.IGNORECASE,
 )
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CLAIM = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -182,7 +183,7 @@ def _web(scheme: str, rest: str, field: str) -> str:
         raise InvalidRequest(field, f"it is not a URL ({problem})", "Write https://host/path.") from problem
     if url.username is not None or url.password is not None:
         raise InvalidRequest(field, "it holds a credential", "Give a bearer token as credentials (HTTP_TOKEN).")
-    secret = [name for name, _ in parse_qsl(url.query, keep_blank_values=True) if name.lower() in _SECRETS]
+    secret = [name for name, _ in parse_qsl(url.query, keep_blank_values=True) if _SECRET.fullmatch(name)]
     if secret:
         raise InvalidRequest(
             field,

@@ -1,0 +1,110 @@
+"""Which snapshots and broken downloads go, and how they go without hurting who makes one."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from trainer_ops.initializers.manifest import Manifest
+from trainer_ops.initializers.provider import SnapshotError
+from trainer_ops.initializers.store import Clock, Freed, Held
+
+__all__ = ["Collected", "collect", "superfluous"]
+
+
+class Collected(Protocol):
+    """The part of a store that removing needs."""
+
+    def list(self) -> tuple[Manifest, ...]:
+        """All whole snapshots."""
+
+    def lock(
+        self, key: str, *, clock: Clock, timeout: float, note: Callable[[str], None]
+    ) -> AbstractContextManager[Held]:
+        """See ``Store.lock``."""
+
+    def discard(self, key: str) -> None:
+        """See ``Store.discard``."""
+
+    def partials(self) -> tuple[tuple[str, float, int], ...]:
+        """Key, time of the last change and bytes of each broken or running download."""
+
+    def drop_partial(self, key: str) -> None:
+        """Remove one; its lock is held."""
+
+    def empty_trash(self) -> None:
+        """Remove what a removal that was killed left."""
+
+
+def superfluous(
+    snapshots: Sequence[Manifest], *, now: float, keep: Collection[str], keep_last: int | None, older_than: float | None
+) -> tuple[Manifest, ...]:
+    """The snapshots that nothing keeps; see ``Store.gc``. Pure."""
+    if keep_last is None and older_than is None:
+        return ()
+    kept = set(keep)
+    families: dict[tuple[object, ...], list[Manifest]] = defaultdict(list)
+    for one in snapshots:
+        families[one.uri, one.include, one.ignore].append(one)
+    for family in families.values():
+        family.sort(key=lambda one: (one.created, one.key))
+        kept.update(one.key for one in family[len(family) - (keep_last or 0) :])
+    if older_than is not None:
+        kept.update(one.key for one in snapshots if now - max(one.used, one.created) < older_than)
+    return tuple(one for one in snapshots if one.key not in kept)
+
+
+def collect(
+    store: Collected,
+    *,
+    now: float,
+    keep: Collection[str],
+    keep_last: int | None,
+    older_than: float | None,
+    partials_older_than: float,
+    dry_run: bool,
+) -> Freed:
+    """See ``Store.gc``."""
+    snapshots = store.list()
+    going = superfluous(snapshots, now=now, keep=keep, keep_last=keep_last, older_than=older_than)
+    whole = {one.key for one in snapshots}
+    # Beside a whole snapshot a partial is what a maker left that was killed just after the rename.
+    stale = [p for p in store.partials() if p[0] in whole or now - p[1] >= partials_older_than]
+    busy: list[str] = []
+
+    def remove(key: str, how: Callable[[str], None]) -> bool:
+        try:
+            with store.lock(key, clock=_CLOCK, timeout=0, note=lambda _text: None):
+                if not dry_run:
+                    how(key)
+        except SnapshotError:
+            busy.append(key)
+            return False
+        return True
+
+    gone = tuple(one for one in going if remove(one.key, store.discard))
+    left = [partial for partial in stale if remove(partial[0], store.drop_partial)]
+    if not dry_run:
+        store.empty_trash()
+    return Freed(
+        snapshots=gone,
+        partials=tuple(key for key, _, _ in left),
+        size=sum(one.size for one in gone) + sum(size for _, _, size in left),
+        busy=tuple(busy),
+    )
+
+
+class _AtOnce:
+    """A lock that is not free at once is not waited for."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+_CLOCK = _AtOnce()
