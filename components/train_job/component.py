@@ -10,14 +10,14 @@ from pathlib import Path
 
 from kfp import compiler
 
-from trainer_ops.kfp import train_job
+from trainer_ops.kfp import train_job as component
 
-__all__ = ["compile_to", "train_job"]
+__all__ = ["compile_to", "component"]
 
 
 def compile_to(path: Path) -> None:
     """Write the compiled component."""
-    compiler.Compiler().compile(train_job, str(path))
+    compiler.Compiler().compile(component, str(path))
 
 
 if __name__ == "__main__":

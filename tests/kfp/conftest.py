@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ import pytest
 
 HAS_KFP = importlib.util.find_spec("kfp") is not None
 if not HAS_KFP:
-    collect_ignore_glob = ["test_component.py", "test_local.py", "test_cancel.py"]
+    collect_ignore_glob = ["test_component.py", "test_local.py", "test_cancel.py", "test_golden.py"]
 
 
 @pytest.fixture
@@ -37,3 +41,48 @@ def runner(tmp_path: Path) -> Iterator[Any]:
     local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(tmp_path / "root"), raise_on_error=True)
     yield local
     config.LocalExecutionConfig.instance = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A component's process as KFP starts it, with the output URIs that its driver gives the task once."""
+
+    component: str
+    folder: Path
+    inputs: dict[str, Any]
+
+    @property
+    def executor_input(self) -> str:
+        uri = f"minio://mlpipeline/v2/artifacts/p/run/{self.component}/{self.folder.name}"
+        artifacts = {
+            name: {"artifacts": [{"name": name, "uri": f"{uri}/{name}", "customPath": str(self.folder / name)}]}
+            for name in ("model", "metrics", "report", "trainjob")
+        }
+        outputs = {"artifacts": artifacts, "outputFile": str(self.folder / "output.json")}
+        return json.dumps({"inputs": {"parameterValues": self.inputs}, "outputs": outputs})
+
+    @property
+    def argv(self) -> list[str]:
+        program = [sys.executable, "-m", "trainer_ops.kfp.executor"]
+        return [*program, "--executor_input", self.executor_input, "--function_to_execute", self.component]
+
+    def start(self, **options: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(self.argv, text=True, **options)
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The output parameters."""
+        found: dict[str, Any] = json.loads((self.folder / "output.json").read_text())["parameterValues"]
+        return found
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> Callable[..., Step]:
+    """Makes steps; two of the same component have the same URIs."""
+
+    def make(component: str, *, task: str = "5f0c", **inputs: Any) -> Step:
+        folder = tmp_path / task
+        folder.mkdir(exist_ok=True)
+        return Step(component, folder, inputs)
+
+    return make

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from trainer_ops.kfp.artifacts import write
+from trainer_ops.kfp.artifacts import fill
+from trainer_ops.kfp.task import Artifact
 from trainer_ops.model.outcome import Outcome
 from trainer_ops.model.phase import Phase
 
 pytestmark = pytest.mark.kfp
 
 
-@dataclass
-class FakeArtifact:
-    uri: str
-    path: str
-    metadata: dict[str, Any] = field(default_factory=dict)
+def artifact(uri: str, path: str = "") -> Artifact:
+    return Artifact.from_json({"name": "1", "uri": uri, "customPath": path})
+
+
+def filled(end: Outcome, model: Artifact) -> Artifact:
+    metrics = artifact("s3://bucket/v2/metrics")
+    fill({"model": model, "metrics": metrics}, end)
+    return metrics
 
 
 def outcome(model_uri: str | None) -> Outcome:
@@ -45,39 +47,38 @@ def outcome(model_uri: str | None) -> Outcome:
     ],
 )
 def test_uri(tmp_path: Path, model_uri: str | None, expected: str) -> None:
-    model = FakeArtifact("s3://bucket/v2/model", str(tmp_path / "model"))
-    outputs = write(outcome(model_uri), model=model, metrics=FakeArtifact("s3://bucket/v2/metrics", ""))
+    model = artifact("s3://bucket/v2/model", str(tmp_path / "model"))
+    filled(outcome(model_uri), model)
     assert model.uri == expected
-    assert outputs.model_uri == (model_uri or "")
     assert model.metadata["model_uri"] == (model_uri or "")
 
 
 def test_a_local_file_is_copied(tmp_path: Path) -> None:
     made = tmp_path / "made model.json"
     made.write_text("{}")
-    model = FakeArtifact("local", str(tmp_path / "out" / "model"))
-    write(outcome(made.as_uri()), model=model, metrics=FakeArtifact("m", ""))
+    model = artifact("local", str(tmp_path / "out" / "model"))
+    filled(outcome(made.as_uri()), model)
     assert Path(model.path).read_text() == "{}"
 
 
 def test_a_local_folder_is_copied(tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "weights").write_text("w")
-    model = FakeArtifact("local", str(tmp_path / "out"))
-    write(outcome(str(tmp_path / "made")), model=model, metrics=FakeArtifact("m", ""))
+    model = artifact("local", str(tmp_path / "out"))
+    filled(outcome(str(tmp_path / "made")), model)
     assert (tmp_path / "out" / "weights").read_text() == "w"
 
 
 def test_a_file_on_another_machine_is_metadata_only(tmp_path: Path) -> None:
-    model = FakeArtifact("s3://bucket/v2/model", str(tmp_path / "model"))
-    write(outcome("file:///no/such/place"), model=model, metrics=FakeArtifact("m", ""))
+    model = artifact("s3://bucket/v2/model", str(tmp_path / "model"))
+    filled(outcome("file:///no/such/place"), model)
     assert not Path(model.path).exists()
     assert model.uri == "s3://bucket/v2/model"
 
 
 def test_metrics_and_provenance() -> None:
-    model, metrics = FakeArtifact("m", "/nowhere"), FakeArtifact("x", "")
-    write(outcome(None), model=model, metrics=metrics)
+    model = artifact("m", "/nowhere")
+    metrics = filled(outcome(None), model)
     assert metrics.metadata == {"accuracy": 0.95, "note": "fine"}
     assert model.metadata["trainjob"] == "default/digits-1"
     assert model.metadata["metric_accuracy"] == 0.95

@@ -1,32 +1,44 @@
 """Kubeflow Pipelines components.
 
-Only modules of this folder may import ``kfp``, and of them only ``definition`` (the component's definition) does: what
-runs inside a step's container (``launch``, ``artifacts``, ``cancel``) needs nothing but the core, so the launcher image
-is small and its code is tested as ordinary Python. May import: ``lifecycle`` and below.
+Only modules of this folder may import ``kfp``, and of them only those that define components do (``define`` and
+``definition``). What runs inside a step's container (``executor`` and what it imports) needs nothing but the core, so
+the image is small, the waiting pod costs little, and its code is tested as ordinary Python. May import: ``lifecycle``
+and below.
+
+A component is: its signature in a definition, its body in a module of its own, a line in ``executor.BODIES``, and a
+folder in ``components/``.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trainer_ops.kfp.define import load
     from trainer_ops.kfp.definition import train_job_component
 
     # A kfp component: pipeline authors pass it inputs only, whatever the function behind it takes.
     train_job: Any
 
-__all__ = ["train_job", "train_job_component"]
+__all__ = ["load", "train_job", "train_job_component"]
+
+_HOMES = {
+    "load": "define",
+    "train_job": "definition",
+    "train_job_component": "definition",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    home = _HOMES.get(name)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from trainer_ops.kfp import definition as module
+        module = import_module(f"trainer_ops.kfp.{home}")
     except ModuleNotFoundError as exc:
         if exc.name is None or exc.name.split(".")[0] != "kfp":
             raise
         raise ImportError("trainer_ops.kfp needs Kubeflow Pipelines: pip install 'trainer-ops[kfp]'") from exc
-    for public in __all__:
-        globals()[public] = getattr(module, public)
+    globals()[name] = getattr(module, name)
     return globals()[name]

@@ -1,48 +1,30 @@
-"""An Outcome as KFP artifacts and output parameters."""
+"""An Outcome as KFP artifacts."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from trainer_ops.kfp.task import Artifact
 from trainer_ops.model.outcome import Outcome
 
-__all__ = ["Artifact", "Outputs", "write"]
+__all__ = ["fill"]
 
 # Schemes that KFP's launcher moves itself: a URI of one of them in another bucket fails the task after the training
 # (pipelines backend/src/v2/objectstore/config.go). Others (hf://, pvc://) are registered as they are.
 _KFP_SCHEMES = frozenset({"s3", "gs", "minio"})
 
 
-class Artifact(Protocol):
-    """What is used of ``dsl.Model`` and ``dsl.Metrics``."""
-
-    uri: str
-    metadata: dict[str, Any]
-
-    @property
-    def path(self) -> str:
-        """Where the executor writes it in this container."""
-
-
-class Outputs(NamedTuple):
-    """The component's output parameters."""
-
-    outcome: dict[str, Any]
-    model_uri: str
-
-
-def write(outcome: Outcome, *, model: Artifact, metrics: Artifact) -> Outputs:
-    """Fill the artifacts from a success."""
-    for name, value in outcome.metrics.items():
-        metrics.metadata[name] = value
+def fill(artifacts: Mapping[str, Artifact], outcome: Outcome) -> None:
+    """Fill ``model`` and ``metrics`` from a success."""
+    model, metrics = artifacts["model"], artifacts["metrics"]
+    metrics.metadata.update(outcome.metrics)
     model.metadata.update(_provenance(outcome))
     if outcome.model_uri:
         _place(outcome.model_uri, model)
-    return Outputs(outcome.to_json(), outcome.model_uri or "")
 
 
 def _provenance(outcome: Outcome) -> Mapping[str, Any]:

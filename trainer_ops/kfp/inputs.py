@@ -7,7 +7,7 @@ runner) and text where a pipeline joined parts, so each value is brought back he
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from trainer_ops.errors import InvalidRequest
@@ -30,6 +30,7 @@ _NUMBERS = frozenset(
         "unreachable_timeout",
         "max_restarts",
         "missing_grace",
+        "termination_grace_period_seconds",
     }
 )
 
@@ -87,22 +88,17 @@ def _plain(value: Any, spoiled: Collection[str] = ()) -> Any:
     return [_plain(item, spoiled) for item in value] if isinstance(value, list) else value
 
 
-def spoiled_numbers(argv: Sequence[str]) -> frozenset[str]:
+def spoiled_numbers(channels: Mapping[str, Any]) -> frozenset[str]:
     """Texts such as "8.0" that an int of the pipeline became inside of a list or dict.
 
     ``args=["--rounds", rounds]`` reaches a step of KFP's local runner as "8.0" (seen in 2.17.3), and no script takes
-    that for a whole number; the cluster's driver writes "8". Only what the executor's input names as the value of one
-    of the pipeline's numbers is meant, so that a version "2.0" stays what it is.
+    that for a whole number; the cluster's driver writes "8". Only what is the value of one of the pipeline's own
+    numbers is meant, so that a version "2.0" stays what it is.
 
     Args:
-        argv: of kfp's executor, in which this process is.
+        channels: the pipeline's values that went into this task's inputs.
     """
-    try:
-        given = json.loads(argv[argv.index("--executor_input") + 1])["inputs"]["parameterValues"]
-        values = [value for name, value in given.items() if name.startswith("pipelinechannel--")]
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError):
-        return frozenset()
-    return frozenset(str(value) for value in values if isinstance(value, float) and value.is_integer())
+    return frozenset(str(value) for value in channels.values() if isinstance(value, float) and value.is_integer())
 
 
 def _text(item: Any) -> str:
@@ -111,16 +107,5 @@ def _text(item: Any) -> str:
 
 
 def run_key(output_uri: str, *, title: str) -> RunKey:
-    """Who asks: the task, told by the URI that the driver provisions for its output once.
-
-    The driver puts a fresh uuid into the URI for every task of every run; a retry, a retry from the UI and a pod that
-    Argo makes again see the same URI (pipelines backend/src/v2/driver; seen on KFP 2.17.0).
-
-    Raises:
-        InvalidRequest: the URI is empty, so that two tasks would share one training.
-    """
-    if not output_uri:
-        raise InvalidRequest(
-            "model", "the output artifact has no URI", "Run this as a KFP task; elsewhere use trainer_ops.run"
-        )
+    """Who asks: the task, told by the URI that the driver provisions for its output once (``Task.identity``)."""
     return RunKey.of("kfp", {"output": output_uri}, slug=title)

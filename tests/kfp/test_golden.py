@@ -1,0 +1,94 @@
+"""Every folder in ``components/``: whole, described, and its compiled component is what the source says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.kfp
+
+COMPONENTS = Path(__file__).parents[2] / "components"
+FOLDERS = sorted(p.parent.name for p in COMPONENTS.glob("*/component.py"))
+KEYS = ["name", "stability", "dependencies", "tags", "lastVerified", "ci"]
+
+# One process compiles all: importing kfp takes longer than the rest.
+COMPILE = """
+import pathlib, runpy, sys
+for folder in sys.argv[2:]:
+    made = runpy.run_path(f"{sys.argv[1]}/{folder}/component.py")
+    made["compile_to"](pathlib.Path(f"{folder}.yaml"))
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with a fresh ``<component>.yaml`` of each."""
+    out = tmp_path_factory.mktemp("compiled")
+    argv = [sys.executable, "-W", "ignore", "-c", COMPILE, str(COMPONENTS), *FOLDERS]
+    subprocess.run(argv, check=True, cwd=out, env={"PYTHONPATH": str(COMPONENTS.parent)})
+    return out
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_compiled_component_is_current(folder: str, compiled: Path) -> None:
+    golden = COMPONENTS / folder / "component.yaml"
+    fresh = compiled / f"{folder}.yaml"
+    assert golden.read_text() == fresh.read_text(), f"run: .venv-kfp/bin/python components/{folder}/component.py"
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_is_whole(folder: str) -> None:
+    names = {p.name for p in (COMPONENTS / folder).iterdir() if p.is_file()}
+    assert names == {"component.py", "component.yaml", "metadata.yaml", "README.md", "pipeline.py"}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_metadata(folder: str) -> None:
+    metadata: dict[str, Any] = yaml.safe_load((COMPONENTS / folder / "metadata.yaml").read_text())
+    assert list(metadata) == KEYS
+    assert metadata["name"] == folder
+    assert metadata["stability"] in ("experimental", "alpha", "beta", "stable")
+    assert {entry["name"] for entry in metadata["dependencies"]["kubeflow"]} >= {"Pipelines"}
+    assert all(entry["version"] for entry in metadata["dependencies"]["kubeflow"])
+    assert metadata["tags"]
+    assert metadata["lastVerified"] > datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_readme_has_a_short_pipeline_that_compiles(folder: str, tmp_path: Path) -> None:
+    text = (COMPONENTS / folder / "README.md").read_text()
+    assert text.startswith(f"# {folder}\n")
+    code = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[0]
+    assert "@dsl.pipeline" in code
+    assert len([line for line in code.splitlines() if line.strip()]) <= 20
+    script = tmp_path / "readme.py"
+    script.write_text(code)
+    done = subprocess.run([sys.executable, "-W", "ignore", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_what_runs_is_in_the_core_and_the_image_has_a_version(folder: str) -> None:
+    spec = yaml.safe_load_all((COMPONENTS / folder / "component.yaml").read_text())
+    (executor,) = next(spec)["deploymentSpec"]["executors"].values()
+    container = executor["container"]
+    assert container["command"] == ["python3", "-m", "trainer_ops.kfp.executor"]
+    assert re.fullmatch(r"[a-z0-9./-]+:\d+\.\d+\.\d+-python3\.\d+", container["image"])
+
+
+def test_every_component_has_a_folder_and_a_body() -> None:
+    from importlib import import_module
+
+    from trainer_ops.kfp.executor import BODIES
+
+    assert set(BODIES) == set(FOLDERS)
+    for place in BODIES.values():
+        module, _, name = place.partition(":")
+        assert callable(getattr(import_module(module), name))

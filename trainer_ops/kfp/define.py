@@ -1,0 +1,81 @@
+"""How a component is declared: a function with a signature, a docstring and no body.
+
+The only module besides the definitions that imports kfp.
+"""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kfp import components, dsl
+
+__all__ = ["IMAGE", "component", "load"]
+
+# Built from components/Containerfile: Python and trainer-ops, so that a step installs nothing when it starts.
+# The tag names the version it holds, never "latest": a compiled pipeline must run the code that it was tested with.
+IMAGE: Final = "ghcr.io/trainer-ops/kfp:0.1.0-python3.11"
+
+# KFP's SubprocessRunner takes what names its executor (kfp/local/subprocess_task_handler.py); ours stands in its place.
+_IN_PLACE_OF: Final = ("--in_place_of", "kfp.dsl.executor_main")
+_INSTALL: Final = "python3 -m pip install --quiet --no-input --disable-pip-version-check --root-user-action=ignore"
+# The fields of a task's own configuration that a training takes over, and whether the waiting pod gets them too; one
+# that is not listed raises when compiling. The environment goes to both: a script's URI may need its credentials.
+_PASSED: Final = {
+    "RESOURCES": False,
+    "ENV": True,
+    "KUBERNETES_AFFINITY": False,
+    "KUBERNETES_TOLERATIONS": False,
+    "KUBERNETES_NODE_SELECTOR": False,
+    "KUBERNETES_VOLUMES": False,
+}
+
+
+def component(function: Callable[..., Any], *, image: str = IMAGE, packages: Sequence[str] = ()) -> Any:
+    """The kfp component that a function's signature and docstring declare; its body is never run.
+
+    The process behind it is ``trainer_ops.kfp.executor``, which finds what to do by the function's name. With a
+    parameter of type ``dsl.TaskConfig`` all that KFP can hand on of a task's configuration is handed on.
+
+    Args:
+        function: what declares it. Outputs are ``dsl.Output[…]`` and ``dsl.OutputPath(…)``.
+        image: an image with Python and trainer-ops; kfp is not needed in it.
+        packages: requirements installed when the step starts (needs pip and a package index at run time).
+    """
+    run = ["python3", "-m", "trainer_ops.kfp.executor"]
+    args = ["--executor_input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER]
+    args += ["--function_to_execute", function.__name__, *_IN_PLACE_OF]
+    if packages:
+        run = ["sh", "-ec", f'{_INSTALL} {shlex.join(packages)} && exec {shlex.join(run)} "$@"', "sh"]
+
+    @functools.wraps(function)
+    def container(*_: Any) -> dsl.ContainerSpec:
+        return dsl.ContainerSpec(image=image, command=run, args=args)
+
+    return _passing(dsl.container_component(container))
+
+
+def load(path: str | Path) -> Any:
+    """A component from its compiled ``component.yaml``, or from its text.
+
+    As ``kfp.components.load_component_from_file``, which forgets that a task's configuration is to be handed on (kfp
+    2.17.3): a node selector that is set on the task would stay with the waiting pod.
+
+    Args:
+        path: of the file.
+    """
+    return _passing(components.load_component_from_file(str(path)))
+
+
+def _passing(made: Any) -> Any:
+    """Hand all of a task's configuration on to a component that takes it."""
+    inputs = made.component_spec.inputs or {}
+    if any(spec.type == "TaskConfig" for spec in inputs.values()):
+        made.component_spec.task_config_passthroughs = [
+            dsl.TaskConfigPassthrough(field=dsl.TaskConfigField[name], apply_to_task=both)
+            for name, both in _PASSED.items()
+        ]
+    return made
