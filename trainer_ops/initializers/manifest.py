@@ -109,9 +109,17 @@ class Manifest:
             hit=hit,
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the files, and when it was used."""
+        return {**self._head(), "used": self.used}
+
     def dump(self) -> str:
         """The JSON text: everything but the files on the first line, so that ``head`` need not read a million names."""
-        head: dict[str, Any] = {
+        lines = (json.dumps({"path": f.path, "size": f.size, "sha256": f.sha256}) for f in self.files)
+        return json.dumps(self._head())[:-1] + ', "files": [\n' + ",\n".join(lines) + "\n]}\n"
+
+    def _head(self) -> dict[str, Any]:
+        return {
             "format": FORMAT,
             "key": self.key,
             "uri": self.uri,
@@ -125,8 +133,6 @@ class Manifest:
             "bytes": self.size,
             "digest": self.digest,
         }
-        lines = (json.dumps({"path": f.path, "size": f.size, "sha256": f.sha256}) for f in self.files)
-        return json.dumps(head)[:-1] + ', "files": [\n' + ",\n".join(lines) + "\n]}\n"
 
     @classmethod
     def head(cls, first_line: str) -> Manifest:

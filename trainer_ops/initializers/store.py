@@ -160,8 +160,13 @@ class Store(Protocol):
         """Remove a snapshot; its lock is held. It is whole or gone at every moment."""
 
 
-def open_store(url: str, credentials: Credentials | None = None) -> Store:
+def open_store(url: str, credentials: Credentials | None = None, *, location: str = "") -> Store:
     """The store of a folder (``file:///dir`` or a plain path) or of object storage (``s3://``, ``gs://``, ``az://``).
+
+    Args:
+        url: where it is, from this process.
+        credentials: for object storage; None for what the driver finds by itself.
+        location: the URL that others reach a folder by, where that is not ``file://``: ``pvc://claim/folder``.
 
     Raises:
         InvalidRequest: field ``to``: nothing can be kept there, or a driver is not installed.
@@ -171,12 +176,14 @@ def open_store(url: str, credentials: Credentials | None = None) -> Store:
     if "://" not in url:
         if not url.strip():
             raise InvalidRequest("to", "it is empty", "Give file:///folder or s3://bucket/folder.")
-        return FolderStore(Path(url).absolute())
+        return FolderStore(url.strip(), location)
     place = parse(url, field="to")
     if place.scheme == "file":
-        return FolderStore(Path(folder_of(place.uri)))
+        return FolderStore(folder_of(place.uri), location)
     if place.scheme in ("s3", "gs", "az"):
         raise InvalidRequest("to", "object storage: written within the hour", "Give file:///folder.")
     if place.scheme == "pvc":
-        raise InvalidRequest("to", f"{place.uri} can be written on its cluster only", "Give file:///folder, s3://…")
+        raise InvalidRequest(
+            "to", f"{place.uri} can be written on its cluster only", "Give file:///folder or s3://bucket/folder."
+        )
     raise InvalidRequest("to", f"{place.scheme}:// cannot keep snapshots", "Give file:///folder or s3://bucket/folder.")

@@ -1,0 +1,52 @@
+"""Credentials as a pod or a shell has them: in environment variables, in the spellings that are in use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trainer_ops.errors import InvalidRequest
+from trainer_ops.initializers.provider import Credentials
+
+__all__ = ["credentials_from"]
+
+# The first that is set counts. Trainer's own initializers read the short names, the AWS tools the long ones.
+_HUB_TOKEN = ("HF_TOKEN", "ACCESS_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+_S3 = {
+    "key": ("AWS_ACCESS_KEY_ID", "ACCESS_KEY_ID"),
+    "secret": ("AWS_SECRET_ACCESS_KEY", "SECRET_ACCESS_KEY"),
+    "token": ("AWS_SESSION_TOKEN", "SESSION_TOKEN"),
+    "endpoint_url": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "ENDPOINT"),
+}
+_S3_REGION = ("AWS_REGION", "AWS_DEFAULT_REGION", "REGION")
+
+
+def credentials_from(env: Mapping[str, str], scheme: str) -> Credentials:
+    """What this environment has for a scheme.
+
+    gs:// and az:// get nothing: their drivers read their own variables (GOOGLE_APPLICATION_CREDENTIALS,
+    AZURE_STORAGE_…) and the identity of the pod. So do those of s3:// where no key is given.
+
+    Raises:
+        InvalidRequest: ROLE_ARN, which Trainer's initializer assumes with the keys; not done here.
+    """
+    if scheme == "hf":
+        return Credentials(token=_first(env, _HUB_TOKEN))
+    if scheme in ("http", "https"):
+        return Credentials(token=env.get("HTTP_TOKEN", ""))
+    if scheme != "s3":
+        return Credentials()
+    if env.get("ROLE_ARN"):
+        raise InvalidRequest(
+            "ROLE_ARN",
+            "a role is not assumed with keys here",
+            "Give the pod's service account the role (AWS_ROLE_ARN with a web identity), or the role's session keys.",
+        )
+    options: dict[str, object] = {name: value for name, names in _S3.items() if (value := _first(env, names))}
+    region = _first(env, _S3_REGION)
+    if region and region != "auto":
+        options["client_kwargs"] = {"region_name": region}
+    return Credentials(options=options)
+
+
+def _first(env: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((env[name].strip() for name in names if env.get(name, "").strip()), "")
