@@ -1,0 +1,96 @@
+"""One large file read in pieces by several threads, written in order by one.
+
+Written in order, so that what is there is always the file's beginning: whatever breaks, the next attempt goes on from
+its length. What waits to be written is bounded for all files of a provider together.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Final
+
+__all__ = ["PIECE", "Pieces", "Read", "Stopped"]
+
+# As large as the AWS tools take it: the time to ask does not matter beside it, and eight of them are little memory.
+PIECE: Final = 8 << 20
+AT_ONCE: Final = 8
+
+
+class Stopped(Exception):
+    """Another piece of the same file failed; this one is not wanted any more."""
+
+
+# ``read(offset, view, stopped)``
+Read = Callable[[int, memoryview, Callable[[], bool]], None]
+
+
+class Pieces:
+    """Threads and memory for pieces, shared by all files of a provider.
+
+    Args:
+        size: bytes of one piece.
+        at_once: pieces being read or waiting to be written, of all files together: the memory is ``size * at_once``.
+    """
+
+    def __init__(self, *, size: int = PIECE, at_once: int = AT_ONCE) -> None:
+        self.size = size
+        self._permits = threading.Semaphore(at_once)
+        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="piece")
+        self._free: deque[bytearray] = deque()
+
+    def copy(
+        self, start: int, stop: int, write: Callable[[memoryview], object], read: Read, wrote: Callable[[int], None]
+    ) -> None:
+        """Bytes ``start`` to ``stop`` of something, in order.
+
+        Args:
+            start: the first byte.
+            stop: one past the last.
+            write: takes one piece after the other.
+            read: ``read(offset, view, stopped)`` fills all of ``view`` from ``offset``, or raises; it raises
+                ``Stopped`` when ``stopped()`` turns true.
+            wrote: told of each further so many bytes.
+
+        Raises:
+            Exception: the first that ``read``, ``write`` or ``wrote`` raises; no piece is being read any more then.
+        """
+        ahead: deque[tuple[Future[None], bytearray, int]] = deque()
+        stopped = threading.Event()
+        try:
+            while start < stop or ahead:
+                # At least one piece is always ours, so that files wait for each other and never in a circle.
+                while start < stop and self._permits.acquire(blocking=not ahead):
+                    count = min(self.size, stop - start)
+                    buffer = self._buffer()
+                    view = memoryview(buffer)[:count]
+                    ahead.append((self._pool.submit(read, start, view, stopped.is_set), buffer, count))
+                    start += count
+                future, buffer, count = ahead[0]
+                future.result()
+                write(memoryview(buffer)[:count])
+                ahead.popleft()
+                self._give_back(buffer)
+                wrote(count)
+        finally:
+            stopped.set()
+            wait([future for future, _, _ in ahead])
+            for _, buffer, _ in ahead:
+                self._give_back(buffer)
+
+    def close(self) -> None:
+        """Let the threads and the memory go; idempotent."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._free.clear()
+
+    def _buffer(self) -> bytearray:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return bytearray(self.size)
+
+    def _give_back(self, buffer: bytearray) -> None:
+        self._free.append(buffer)
+        self._permits.release()

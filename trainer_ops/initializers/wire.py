@@ -1,0 +1,281 @@
+"""HTTP connections that stay open, shared by threads: one question, one answer, no retries here.
+
+On ``http.client`` rather than a library: a body is read straight into the caller's buffer, nothing is decoded behind
+its back, and no log line carries a signed URL.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import re
+import ssl
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from email.message import Message
+from typing import Any, Final
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+__all__ = ["Answer", "LineCut", "NotTrusted", "Wire", "origin"]
+
+REDIRECTS: Final = (301, 302, 303, 307, 308)
+FARTHEST: Final = 10
+# What must not reach another host than the one it was meant for.
+OURS_ALONE: Final = ("authorization", "cookie")
+# More idle connections to one server than files are fetched at once are of no use.
+IDLE: Final = 16
+# Of an answer that says no, at most so much is read to find out why.
+WORDS: Final = 65536
+
+
+class LineCut(Exception):
+    """No answer, or not all of it: asking again may help. ``str()`` says what happened, and names no URL."""
+
+
+class NotTrusted(Exception):
+    """The server's certificate is not one this machine trusts: asking again does not help."""
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """(scheme, host, port) of a URL."""
+    parts = urlsplit(url)
+    return parts.scheme, (parts.hostname or "").lower(), parts.port or (443 if parts.scheme == "https" else 80)
+
+
+class Answer:
+    """One answer, its body unread. Close it, or use it in ``with``; a body read to its end frees the connection."""
+
+    def __init__(self, url: str, raw: http.client.HTTPResponse, wire: Wire, held: http.client.HTTPConnection) -> None:
+        self.url = url
+        self.status = raw.status
+        # In any case of letters, as HTTP has it.
+        self.headers: Message = raw.headers
+        self._raw = raw
+        self._wire = wire
+        self._held: http.client.HTTPConnection | None = held
+        # http.client forgets what was promised when the line is cut; a cut body must not look like a whole one.
+        self.left: int | None = raw.length
+
+    @property
+    def delimited(self) -> bool:
+        """Whether the end of the body can be told from a cut line."""
+        return self._raw.chunked or self.left is not None
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill some of ``view``; 0 at the end of the body.
+
+        Raises:
+            LineCut: the body ended before its end.
+        """
+        if self.left is not None and len(view) > self.left:
+            view = view[: self.left]
+        if not len(view):
+            self.release()
+            return 0
+        try:
+            count = self._some(view)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise LineCut(_what(error)) from error
+        if self.left is not None:
+            if not count:
+                self.close()
+                raise LineCut(f"the line was cut {self.left} bytes before the end")
+            self.left -= count
+        if not count or self.left == 0:
+            self.release()
+        return count
+
+    def _some(self, view: memoryview) -> int:
+        """What one reading of the socket gives: were it more, what came before a cut would be lost with it."""
+        if not self._raw.chunked:
+            return int(self._raw.fp.readinto1(view))
+        data = self._raw.read1(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def text(self) -> str:
+        """The first words of the body, for an error; never raises."""
+        room = memoryview(bytearray(WORDS))
+        have = 0
+        with contextlib.suppress(LineCut):
+            while have < WORDS and (count := self.readinto(room[have:])):
+                have += count
+        self.close()
+        return bytes(room[:have]).decode("utf-8", "replace")
+
+    def release(self) -> None:
+        """The body was read: the connection serves the next question."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._raw.close()
+            if self._raw.will_close:
+                held.close()
+            else:
+                self._wire.idle(self.url, held)
+
+    def close(self) -> None:
+        """Whatever was not read is thrown away with the connection."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._raw.close()
+            held.close()
+
+    def __enter__(self) -> Answer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Wire:
+    """Connections by origin. Safe for threads.
+
+    Args:
+        timeout: seconds without a byte after which a line counts as cut.
+        verify: False for no check of certificates, or the path of a file or folder of those to trust.
+    """
+
+    def __init__(self, *, timeout: float = 60.0, verify: bool | str = True) -> None:
+        self._timeout = timeout
+        self._verify = verify
+        self._lock = threading.Lock()
+        self._idle: defaultdict[tuple[str, str, int], list[http.client.HTTPConnection]] = defaultdict(list)
+        self._tls: ssl.SSLContext | None = None
+        self._closed = False
+
+    def ask(self, url: str, headers: Mapping[str, str] | None = None, *, method: str = "GET") -> Answer:
+        """Send one request and follow redirects; what is meant for the first host is not shown to others.
+
+        Raises:
+            LineCut: nobody there, no answer, or one that is not HTTP.
+            NotTrusted: the certificate.
+        """
+        said = dict(headers or {})
+        for _ in range(FARTHEST + 1):
+            answer = self._once(method, url, said)
+            place = answer.headers.get("Location")
+            if answer.status not in REDIRECTS or not place:
+                return answer
+            answer.text()
+            nearer = urljoin(url, quote(place, safe="%/:?#[]@!$&'()*+,;=~"))
+            if urlsplit(nearer).scheme not in ("http", "https"):
+                raise LineCut("redirected to something that is not http(s)")
+            if origin(nearer) != origin(url):
+                said = {name: value for name, value in said.items() if name.lower() not in OURS_ALONE}
+            url = nearer
+        raise LineCut(f"redirected more than {FARTHEST} times")
+
+    def idle(self, url: str, connection: http.client.HTTPConnection) -> None:
+        """Take back a connection that has nothing left to say."""
+        with self._lock:
+            waiting = self._idle[origin(url)]
+            if not self._closed and len(waiting) < IDLE:
+                waiting.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        """Close what is idle; idempotent."""
+        with self._lock:
+            self._closed = True
+            connections = [each for waiting in self._idle.values() for each in waiting]
+            self._idle.clear()
+        for each in connections:
+            each.close()
+
+    def _once(self, method: str, url: str, headers: Mapping[str, str]) -> Answer:
+        parts = urlsplit(url)
+        with self._lock:
+            waiting = self._idle[origin(url)]
+            old = waiting.pop() if waiting else None
+        if old is not None:
+            # A server may close an idle connection at any time: that is no failure, it is a reason for a new one.
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                return Answer(url, _send(old, method, parts, headers), self, old)
+            old.close()
+        new: http.client.HTTPConnection | None = None
+        try:
+            new, more = self._connect(parts)
+            return Answer(url, _send(new, method, parts, {**headers, **more}), self, new)
+        except (OSError, http.client.HTTPException) as error:
+            if new is not None:
+                new.close()
+            if isinstance(error, ssl.SSLCertVerificationError):
+                raise NotTrusted(error.verify_message) from error
+            raise LineCut(_what(error)) from error
+
+    def _connect(self, parts: SplitResult) -> tuple[http.client.HTTPConnection, dict[str, str]]:
+        """A new connection, and the headers that a proxy wants with each request."""
+        host, secure = parts.hostname or "", parts.scheme == "https"
+        proxy = "" if proxy_bypass(host) else getproxies().get(parts.scheme, "")
+        options: dict[str, Any] = {"timeout": self._timeout}
+        if secure:
+            options["context"] = self._context()
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        if not proxy:
+            return kind(host, parts.port, **options), {}
+        by = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        told = _basic(by)
+        connection = kind(by.hostname or "", by.port or 8080, **options)
+        if secure:
+            connection.set_tunnel(host, parts.port, headers=told)
+            return connection, {}
+        connection.absolute = True  # type: ignore[attr-defined]
+        return connection, told
+
+    def _context(self) -> ssl.SSLContext:
+        with self._lock:
+            if self._tls is None:
+                self._tls = _trust(self._verify)
+            return self._tls
+
+
+def _trust(verify: bool | str) -> ssl.SSLContext:
+    from pathlib import Path
+
+    if isinstance(verify, str):
+        folder = Path(verify).is_dir()
+        return ssl.create_default_context(cafile=None if folder else verify, capath=verify if folder else None)
+    context = ssl.create_default_context()
+    paths = ssl.get_default_verify_paths()
+    if not (paths.cafile or paths.capath):
+        # An interpreter that brings no certificates (python.org's on macOS); most clients bring certifi.
+        with contextlib.suppress(ImportError):
+            import certifi
+
+            context.load_verify_locations(certifi.where())
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _send(
+    connection: http.client.HTTPConnection, method: str, parts: SplitResult, headers: Mapping[str, str]
+) -> http.client.HTTPResponse:
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if getattr(connection, "absolute", False):
+        target = f"{parts.scheme}://{parts.netloc}{target}"
+    connection.request(method, target, headers={**headers, "Host": parts.netloc.rpartition("@")[2]})
+    return connection.getresponse()
+
+
+def _basic(proxy: SplitResult) -> dict[str, str]:
+    if not proxy.username:
+        return {}
+    pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return {"Proxy-Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
+
+
+def _what(error: BaseException) -> str:
+    """An error's words, without the URL that some of them repeat."""
+    if isinstance(error, http.client.IncompleteRead):
+        return "the line was cut before the end"
+    if isinstance(error, TimeoutError):
+        return "no answer within the time-out"
+    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return re.sub(r"https?://\S+", "(an address)", str(words))
