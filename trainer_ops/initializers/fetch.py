@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final, Protocol
 
-from trainer_ops.initializers.hashing import digests_of
+from trainer_ops.initializers.hashing import FOLLOWED, Follower, digests_of
 from trainer_ops.initializers.manifest import FileEntry
 from trainer_ops.initializers.provider import Provider, RemoteFile, SnapshotError
 from trainer_ops.initializers.store import Draft, Held
@@ -97,7 +97,7 @@ def fetch_all(
         files: what to fetch.
         done: bytes of them that are there already.
         jobs: threads.
-        held: asked before each file is kept whether the lock is still ours.
+        held: the lock; asked before each file is kept whether it is still ours.
         listener: told.
 
     Raises:
@@ -135,9 +135,8 @@ def _fetch(provider: Provider, draft: Draft, file: RemoteFile, progress: _Progre
         return kept
     part = draft.part(file)
     for last in (False, True):
-        provider.fetch(file, part, progress.wrote)
-        part.touch()  # A provider need not write anything for an empty file.
-        entry, problem = _verified(file, part)
+        found = _digested(provider, file, part, progress.wrote)
+        entry, problem = _verified(file, part, found)
         if not problem:
             break
         # Bytes of an earlier try may be the cause: once more, from the first byte on.
@@ -151,15 +150,30 @@ def _fetch(provider: Provider, draft: Draft, file: RemoteFile, progress: _Progre
     return entry
 
 
-def _verified(file: RemoteFile, part: Path) -> tuple[FileEntry, str]:
+def _digested(provider: Provider, file: RemoteFile, part: Path, wrote: Callable[[int], None]) -> dict[str, str]:
+    """Fetch it and say its digests: of a large file they are taken while it is written, of a small one afterwards."""
+    names = sorted({"sha256", *(name for name in _REMOTE_DIGESTS if getattr(file, name))})
+    if file.size is None or file.size < FOLLOWED:
+        provider.fetch(file, part, wrote)
+        part.touch()  # A provider need not write anything for an empty file.
+        return digests_of(part, names)
+    with Follower(part, names, file.size) as follower:
+
+        def told(count: int) -> None:
+            follower.wrote(count)
+            wrote(count)
+
+        provider.fetch(file, part, told)
+        return follower.digests() or digests_of(part, names)
+
+
+def _verified(file: RemoteFile, part: Path, found: dict[str, str]) -> tuple[FileEntry, str]:
     size = part.stat().st_size
-    known = [name for name in _REMOTE_DIGESTS if getattr(file, name)]
-    found = digests_of(part, sorted({"sha256", *known}))
     entry = FileEntry(file.path, size, found["sha256"])
     if file.size is not None and size != file.size:
         return entry, f"{file.path} has {size} bytes instead of {file.size}"
-    for name in known:
+    for name in _REMOTE_DIGESTS:
         said = getattr(file, name).lower()
-        if said != found[name]:
+        if said and said != found[name]:
             return entry, f"{file.path} is damaged: its {name} is {found[name]} instead of {said}"
     return entry, ""

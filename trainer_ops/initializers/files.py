@@ -39,7 +39,7 @@ class FileProvider:
         self._source, self._path = source, path
 
     def resolve(self) -> Listing:
-        """Links to files are followed, links to folders too, unless they lead back to a folder above.
+        """Links to files and folders are followed, unless they lead back to a folder above.
 
         Raises:
             InvalidRequest: field ``uri``: nothing is there, or nothing that can be read.
@@ -80,7 +80,7 @@ class FileProvider:
                 copy.truncate(0)
                 there = 0
             origin.seek(there)
-            _copy(origin.fileno(), copy.fileno(), wrote)
+            _copy(origin.fileno(), copy.fileno(), path, wrote)
             self._check(path, file, os.fstat(origin.fileno()))
 
     def _check(self, path: Path, file: RemoteFile, now: os.stat_result) -> None:
@@ -91,20 +91,20 @@ class FileProvider:
         """Nothing is open."""
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    seen = {folder.stat().st_ino}
+def _walk(folder: Path, above: tuple[tuple[int, int], ...] = ()) -> Iterator[Path]:
+    """All files below it, through links; a link back to a folder above is not gone into again."""
+    here = (*above, _identity(folder.stat()))
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            path = Path(entry.path)
+            if not entry.is_dir():
+                yield path
+            elif not entry.is_symlink() or _identity(path.stat()) not in here:
+                yield from _walk(path, here)
 
-    def fail(problem: OSError) -> None:
-        raise problem
 
-    for where, folders, names in os.walk(folder, onerror=fail, followlinks=True):
-        for name in list(folders):
-            real = os.path.realpath(os.path.join(where, name))
-            if os.path.islink(os.path.join(where, name)) and os.path.realpath(where).startswith(real):
-                folders.remove(name)
-        for name in names:
-            yield Path(where, name)
-    del seen
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def _regular(path: Path, source: Source) -> os.stat_result:
@@ -129,9 +129,19 @@ def _still_moving(found: os.stat_result) -> float:
     return tick - age if -_COARSE_TICK < age < tick else 0.0
 
 
-def _copy(origin: int, copy: int, wrote: Callable[[int], None]) -> None:
-    while block := os.read(origin, _CHUNK):
+def _copy(origin: int, copy: int, path: Path, wrote: Callable[[int], None]) -> None:
+    while block := _read(origin, path):
         view = memoryview(block)
         while view:
             view = view[os.write(copy, view) :]
         wrote(len(block))
+
+
+def _read(origin: int, path: Path) -> bytes:
+    try:
+        return os.read(origin, _CHUNK)
+    except OSError as problem:
+        # Not an OSError: those are the store's.
+        raise SnapshotError(
+            f"{path} cannot be read: {problem.strerror or problem}", remedy="Check its disk or mount.", transient=True
+        ) from problem

@@ -1,9 +1,10 @@
-"""A snapshot that is being made in a folder, and what is left of it when that breaks off.
+"""A snapshot that is being made in a folder, and what is left of it when that breaks off::
 
 .partial/<key>/tree/data/…         files that are whole, under their own names
 .partial/<key>/tree/manifest.json  just before ``tree`` is renamed to ``<key>``
 .partial/<key>/parts/<hash>        files on their way
 .partial/<key>/done.jsonl          what is whole, a line each
+.partial/<key>/boot                the kernel's run that wrote the parts
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from trainer_ops.initializers.hashing import sha256_of
+from trainer_ops.initializers.locks import boot_id
 from trainer_ops.initializers.manifest import FileEntry, Manifest, check_clashes
 from trainer_ops.initializers.provider import RemoteFile
 from trainer_ops.initializers.source import Source
@@ -38,6 +40,7 @@ class FolderDraft:
         self._journal = folder / "done.jsonl"
         self._done: dict[str, tuple[str, FileEntry]] = {}
         self._lock = threading.Lock()
+        self._same_boot = False
 
     @property
     def place(self) -> str:
@@ -48,6 +51,7 @@ class FolderDraft:
         """Make the folders, see what is there already, throw away what does not belong."""
         for folder in (self._data, self._parts):
             folder.mkdir(parents=True, exist_ok=True)
+        self._same_boot = self._is_same_boot()
         (self._folder / "tree" / "manifest.json").unlink(missing_ok=True)
         if _is_case_blind(self._parts):
             check_clashes(files, source)
@@ -57,12 +61,28 @@ class FolderDraft:
             for path, (identity, entry) in self._read_journal().items()
             if identity and wanted.get(path) == identity
         }
-        return self._remove_others({_part_name(file) for file in files if _identity(file)})
+        return self._remove_others({_part_name(file) for file in files if self._goes_on(file)})
+
+    def _goes_on(self, file: RemoteFile) -> bool:
+        """Whether first bytes of it from an earlier try count."""
+        return bool(file.sha256 or file.blob_sha1 or file.md5) or (self._same_boot and bool(_identity(file)))
+
+    def _is_same_boot(self) -> bool:
+        """Whether what was written is here for sure; a kernel that went down may have left holes in a part."""
+        said = self._folder / "boot"
+        now = boot_id()
+        try:
+            if said.read_text(encoding="utf-8") == now:
+                return True
+        except (OSError, ValueError):
+            pass
+        said.write_text(now, encoding="utf-8")
+        return False
 
     def _read_journal(self) -> dict[str, tuple[str, FileEntry]]:
         done: dict[str, tuple[str, FileEntry]] = {}
         try:
-            lines = self._journal.read_text(errors="replace").splitlines()
+            lines = self._journal.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
             return done
         for line in lines:
@@ -114,14 +134,14 @@ class FolderDraft:
         return self._parts / _part_name(file)
 
     def keep(self, file: RemoteFile, entry: FileEntry) -> None:
-        """Rename it to its place, then write the line that says so."""
+        """Write the line that says so, then rename it to its place: what has no line there is thrown away."""
         part, path = self.part(file), self._data / entry.path
+        said = {"path": entry.path, "size": entry.size, "sha256": entry.sha256, "of": _identity(file)}
+        with self._lock, self._journal.open("a", encoding="utf-8") as journal:
+            journal.write(json.dumps(said) + "\n")
         path.parent.mkdir(parents=True, exist_ok=True)
         part.chmod(0o444)
         part.replace(path)
-        said = {"path": entry.path, "size": entry.size, "sha256": entry.sha256, "of": _identity(file)}
-        with self._lock, self._journal.open("a") as journal:
-            journal.write(json.dumps(said) + "\n")
 
     def commit(self, manifest: Manifest) -> None:
         """Everything on the disk, then the manifest, then one rename."""

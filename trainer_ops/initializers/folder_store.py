@@ -26,6 +26,7 @@ __all__ = ["FolderStore"]
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _VERIFY_THREADS: Final = 4
+_GONE: Final = "-gone-"
 
 
 class FolderStore:
@@ -85,7 +86,7 @@ class FolderStore:
 
     def verify(self, key: str) -> tuple[str, ...]:
         """Every byte is read again."""
-        if not (self._root / key / "manifest.json").exists():
+        if not _KEY.fullmatch(key) or not (self._root / key / "manifest.json").exists():
             return ("there is no manifest: the snapshot is not whole",)
         manifest = self.read(key)
         if manifest is None or manifest.key != key:
@@ -168,16 +169,17 @@ class FolderStore:
 
     def empty_trash(self) -> None:
         """What a removal that was killed left."""
-        shutil.rmtree(self._root / ".trash", ignore_errors=True)
+        for gone in (self._root / ".partial").glob(f"*{_GONE}*"):
+            shutil.rmtree(gone, ignore_errors=True)
 
     def _throw_away(self, folder: Path) -> None:
-        trash = self._made(".trash") / f"{folder.name}-{secrets.token_hex(4)}"
-        try:
-            folder.rename(trash)
-        except FileNotFoundError:
+        if not folder.exists():
             return
+        # Into a folder that is there already: a full disk has no room for a new one.
+        gone = self._made(".partial") / f"{folder.name}{_GONE}{secrets.token_hex(4)}"
+        folder.rename(gone)
         sync_folder(folder.parent)
-        shutil.rmtree(trash, ignore_errors=True)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _keys(folder: Path) -> list[str]:

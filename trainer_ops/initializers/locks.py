@@ -22,6 +22,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -32,13 +33,15 @@ from typing import Final, Protocol
 from trainer_ops.initializers.provider import SnapshotError
 from trainer_ops.initializers.store import Clock
 
-__all__ = ["BEAT", "STALE", "Claim", "FileClaim", "Holder", "KernelLock", "holding"]
+__all__ = ["BEAT", "STALE", "Claim", "FileClaim", "Holder", "KernelLock", "boot_id", "holding"]
 
 BEAT: Final = 10.0
 # NFS caches attributes for up to a minute; a file that is opened anew is asked for, but a server may stand still too.
 STALE: Final = 90.0
 _SETTLE: Final = 2.0
 _POLL: Final = 0.5
+_RECENT: Final = 2.0
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _NO_KERNEL_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -110,7 +113,12 @@ class FileClaim:
 
     def create(self, text: bytes) -> bool:
         """Write it unless there is one: a link of a written file, so that nobody reads half of it."""
-        aside = self._aside(text)
+        try:
+            aside = self._aside(text)
+        except OSError as problem:
+            if problem.errno in _FULL and self.read() is not None:
+                return False
+            raise
         try:
             os.link(aside, self._path)
         except FileExistsError:
@@ -153,7 +161,11 @@ class FileClaim:
 
     def _aside(self, text: bytes) -> Path:
         aside = self._path.with_name(f"{self._path.name}.{secrets.token_hex(6)}")
-        aside.write_bytes(text)
+        try:
+            aside.write_bytes(text)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
         return aside
 
 
@@ -184,7 +196,7 @@ class KernelLock:
 
     def place(self) -> str:
         """See ``Holder``."""
-        return f"{_boot()}:{self._path.parent.stat().st_dev}"
+        return f"{boot_id()}:{self._path.parent.stat().st_dev}"
 
     def release(self) -> None:
         """Let go; idempotent."""
@@ -201,7 +213,8 @@ def _same_file(handle: int, path: Path) -> bool:
         return False
 
 
-def _boot() -> str:
+def boot_id() -> str:
+    """Tells one run of a kernel from the next and from others: what was not flushed is lost between them."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -228,6 +241,7 @@ class _Heartbeat:
         self._claim, self._text, self._what = claim, me.dump(), what
         self._stop = threading.Event()
         self._lost = False
+        self._seen = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="snapshot-lock", daemon=True)
 
     def start(self) -> None:
@@ -239,10 +253,12 @@ class _Heartbeat:
 
     def ours(self) -> bool:
         found = self._claim.read()
+        self._seen = time.monotonic()
         return found is not None and found[0] == self._text
 
-    def check(self) -> None:
-        if self._lost or not self.ours():
+    def check(self, *, ask: bool = False) -> None:
+        recent = not ask and time.monotonic() - self._seen < _RECENT
+        if self._lost or not (recent or self.ours()):
             raise SnapshotError(
                 f"{self._what} was taken over by another process, because this one stood still",
                 remedy="Run it again: it is a hit, or goes on where that one stops.",
@@ -279,7 +295,13 @@ def holding(
     """
     me = Holder.here(kernel.place() if kernel else "", clock.now())
     try:
-        _acquire(claim, kernel, me, what=what, clock=clock, timeout=timeout, note=note)
+        try:
+            _acquire(claim, kernel, me, what=what, clock=clock, timeout=timeout, note=note)
+        except OSError as problem:
+            raise SnapshotError(
+                f"{what} cannot be locked: {problem.strerror or problem}",
+                remedy="Check that this user may write there, and that there is room (trainer-ops snapshots gc).",
+            ) from problem
         beat = _Heartbeat(claim, me, what)
         beat.start()
         try:
@@ -322,8 +344,14 @@ def _acquire(
 
 
 def _try(claim: Claim, me: Holder, kernel: KernelLock | None, watched: _Watched, clock: Clock) -> bool:
-    if claim.create(me.dump()):
-        return True
+    try:
+        if claim.create(me.dump()):
+            return True
+    except OSError as problem:
+        # A full disk must not keep gc from making room. Other hosts do not see us then; a maker stops at once.
+        if problem.errno in _FULL and kernel is not None and kernel.works:
+            return True
+        raise
     found = claim.read()
     if found is None:
         return claim.create(me.dump())

@@ -102,7 +102,8 @@ class Provider(Protocol):
 
         Args:
             file: one of ``resolve``'s.
-            part: a file that may hold the first bytes of the same version already; bounded memory is used.
+            part: a file that may hold the first bytes of the same version already; bounded memory is used. It is
+                written from its beginning to its end: what ``wrote`` was told of is read (for its digest) meanwhile.
             wrote: told of each further so many bytes; negative when bytes had to be thrown away. It may raise, to stop
                 the download: let that through, and leave ``part`` as it is.
 

@@ -29,8 +29,11 @@ class Clock(Protocol):
 class Held(Protocol):
     """A lock that is held."""
 
-    def check(self) -> None:
+    def check(self, *, ask: bool = False) -> None:
         """Is it still ours?
+
+        Args:
+            ask: look now; else what was seen within the last seconds counts.
 
         Raises:
             SnapshotError: this process stood still for so long that another one took it over.

@@ -165,7 +165,7 @@ class _Maker:
                 self.provider, draft, files, done=done, jobs=self.jobs, held=held, listener=self.listener
             )
             made = Manifest.of(key, self.source, listing.revision, entries, now=self.clock.now(), tool=_tool())
-            held.check()
+            held.check(ask=True)
             draft.commit(made)
         except OSError as problem:
             raise _cannot_write(problem, draft) from problem
