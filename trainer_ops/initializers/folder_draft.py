@@ -1,10 +1,12 @@
-"""A snapshot that is being made in a folder, and what is left of it when that breaks off::
+"""A snapshot that is being made in a folder, and what is left of it when that breaks off.
 
-.partial/<key>/tree/data/…         files that are whole, under their own names
-.partial/<key>/tree/manifest.json  just before ``tree`` is renamed to ``<key>``
-.partial/<key>/parts/<hash>        files on their way
-.partial/<key>/done.jsonl          what is whole, a line each
-.partial/<key>/boot                the kernel's run that wrote the parts
+What lies where::
+
+    .partial/<key>/tree/data/…         files that are whole, under their own names
+    .partial/<key>/tree/manifest.json  just before ``tree`` is renamed to ``<key>``
+    .partial/<key>/parts/<hash>        files on their way
+    .partial/<key>/done.jsonl          what is whole, a line each
+    .partial/<key>/boot                the kernel's run that wrote the parts
 """
 
 from __future__ import annotations
