@@ -9,7 +9,8 @@ from trainer_ops import errors
 def test_public_names_are_exactly_these() -> None:
     assert trainer_ops.__all__ == sorted(trainer_ops.__all__)
     assert trainer_ops.__all__ == [
-        *("AlreadyExists", "BackendError", "Cancelled", "Category", "Detached", "Diagnosis", "Ending", "Forbidden"),
+        *("AlreadyExists", "BackendError", "Cancelled", "Category", "ConditionNotMet", "Detached", "Diagnosis"),
+        *("Ending", "Forbidden"),
         *("InvalidRequest", "JobRef", "Limits", "Listener", "NotFound", "Outcome", "Phase", "PreconditionFailed"),
         *("Rejected", "RunConflict", "RunKey", "RuntimeNotFound", "Silent", "State", "Submitted", "TargetUnreachable"),
         *("TrainJobDeadlineExceeded", "TrainJobDeleted", "TrainJobFailed", "TrainJobNotStarted"),

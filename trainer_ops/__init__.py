@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trainer_ops.errors import (
         AlreadyExists,
         BackendError,
+        ConditionNotMet,
         Detached,
         Forbidden,
         InvalidRequest,
@@ -59,6 +60,7 @@ __all__ = [
     "BackendError",
     "Cancelled",
     "Category",
+    "ConditionNotMet",
     "Detached",
     "Diagnosis",
     "Ending",

@@ -20,6 +20,7 @@
     - TrainJobNotStarted           queue_timeout or startup_timeout; the training was left alone
     - TrainJobWaitTimeout          wait_timeout; the training was left alone
     - TargetUnreachable            unreachable_timeout; the training was left alone
+    - ConditionNotMet              the training is over, also well, and what was waited for did not come
   + Detached                       the wait was interrupted on purpose; the training goes on
 
 Foreign errors (kubernetes, sqlite3, OS) stop at the adapter and are chained as the cause. May import: nothing.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadyExists",
     "BackendError",
+    "ConditionNotMet",
     "Detached",
     "Forbidden",
     "InvalidRequest",
@@ -195,6 +197,10 @@ class TrainJobWaitTimeout(TrainingEnded):
 
 class TargetUnreachable(TrainingEnded):
     """The target gave no answer for ``unreachable_timeout``; the training was left alone."""
+
+
+class ConditionNotMet(TrainingEnded):
+    """The training is over and what was waited for cannot come any more: a metric too low, a phase that was passed."""
 
 
 class Detached(TrainerOpsError):

@@ -15,7 +15,7 @@ from trainer_ops.lifecycle.threads import in_thread
 from trainer_ops.model.outcome import Outcome
 from trainer_ops.status.wait import Wait
 
-__all__ = ["adrive", "drive"]
+__all__ = ["Turns", "adrive", "drive"]
 
 
 def drive(
@@ -42,22 +42,49 @@ def drive(
     Raises:
         BackendError: the very first look was refused.
     """
-    flow = _flow(wait, listener, cursor, follow_logs)
+    turns = Turns(backend, wait, clock=clock, listener=listener, cursor=cursor, follow_logs=follow_logs)
     watch = backend.watch(wait.ref.name)
     try:
-        reply: Reply | None = None
+        while not isinstance(turn := turns.go_on(), Outcome):
+            clock.sleep(turn, watch)
+        return turn
+    finally:
+        watch.close()
+
+
+class Turns:
+    """One wait, turn by turn, for a thread that has more than one of them. Arguments are those of ``drive``."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        wait: Wait,
+        *,
+        clock: Clock,
+        listener: Listener | None = None,
+        cursor: LogCursor | None = None,
+        follow_logs: bool = True,
+    ) -> None:
+        self._backend, self._clock = backend, clock
+        self._flow = _flow(wait, listener, cursor, follow_logs)
+        self._begun = False
+
+    def go_on(self) -> float | Outcome:
+        """Look, and do what follows from it: seconds after which to go on at the latest, or how it ended.
+
+        Raises:
+            BackendError: the very first look was refused.
+        """
+        reply = Reply(self._clock.now()) if self._begun else None
+        self._begun = True
         while True:
             try:
-                effect = _next(flow, reply)
+                effect = _next(self._flow, reply)
             except StopIteration as end:
                 return _outcome(end)
             if isinstance(effect, Pause):
-                clock.sleep(effect.seconds, watch)
-                reply = Reply(clock.now())
-            else:
-                reply = _ask(effect, backend, clock)
-    finally:
-        watch.close()
+                return effect.seconds
+            reply = _ask(effect, self._backend, self._clock)
 
 
 async def adrive(
