@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,8 @@ class TestRun:
     def test_a_key_makes_it_one(self, clock: VirtualClock, memory: MemoryBackend) -> None:
         first = trainer_ops.run(runtime="torch-distributed", key="nightly", clock=clock)
         again = trainer_ops.run(runtime="torch-distributed", key="nightly", clock=clock)
-        assert again == first
+        # Phases that were watched have more to tell than what the objects remember of them.
+        assert replace(again, phases=first.phases) == first
         assert len(memory.list()) == 1
 
     def test_a_failure_is_returned_or_raised(self, clock: VirtualClock, memory: MemoryBackend) -> None:
@@ -119,7 +121,8 @@ class TestTheRest:
     def test_submit_and_wait_by_name_and_by_ref(self, clock: VirtualClock, memory: MemoryBackend) -> None:
         made = trainer_ops.submit(runtime="torch-distributed", key="a", clock=clock)
         assert isinstance(made, Submitted)
-        assert trainer_ops.wait(made.ref.name, clock=clock) == trainer_ops.wait(made.ref, clock=clock)
+        saw, read = trainer_ops.wait(made.ref.name, clock=clock), trainer_ops.wait(made.ref, clock=clock)
+        assert replace(read, phases=saw.phases) == saw
 
     def test_wait_takes_the_limits_of_the_submitter(self, clock: VirtualClock, memory: MemoryBackend) -> None:
         memory.script("*", [(0, Training.queued)])

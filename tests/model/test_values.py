@@ -58,6 +58,25 @@ def test_a_phase_counts_against_one_limit_at_most(phase: Phase) -> None:
 
 FAILED = Diagnosis(Category.EXIT_CODE, "it ended with exit code 3 on node-1", ("line 1", "line 2"), "Look there")
 POINT = ProgressPoint(NOON, 40, 12.0, {"loss": 0.1})
+CHANGE = {"phase": "running", "reason": "", "detail": "", "at": "2026-11-29T12:00:00.000000Z", "folded": 0}
+NODE = {
+    "name": "node-1",
+    "state": "failed",
+    "restarts": 1,
+    "exit_code": 3,
+    "reason": "Error",
+    "host": "m",
+    "last_line": "x",
+}
+EVENT = {
+    "at": None,
+    "object": "Pod/p",
+    "node": "node-1",
+    "reason": "BackOff",
+    "message": "m",
+    "warning": True,
+    "count": 2,
+}
 
 
 def outcome(phase: Phase, diagnosis: Diagnosis | None = None) -> Outcome:
@@ -75,6 +94,12 @@ def outcome(phase: Phase, diagnosis: Diagnosis | None = None) -> Outcome:
         artifacts={"plot": {"uri": "file:///p"}},
         progress=(POINT.to_json(),),
         diagnosis=diagnosis,
+        seen_at="2026-11-29T12:10:00Z",
+        num_nodes=2,
+        gpus=16,
+        phases=(CHANGE,),
+        nodes=(NODE,),
+        events=(EVENT,),
     )
 
 
@@ -84,6 +109,14 @@ OUTCOMES = {"success": outcome(Phase.SUCCEEDED), "failure": outcome(Phase.FAILED
 @pytest.mark.parametrize("value", OUTCOMES.values(), ids=OUTCOMES.keys())
 def test_an_outcome_survives_json(value: Outcome) -> None:
     assert Outcome.from_json(json.loads(json.dumps(value.to_json(), allow_nan=False))) == value
+
+
+def test_an_outcome_of_an_older_version_is_read() -> None:
+    data = outcome(Phase.SUCCEEDED).to_json()
+    for name in ("seen_at", "num_nodes", "gpus", "phases", "nodes", "events"):
+        del data[name]
+    old = Outcome.from_json(data)
+    assert (old.seen_at, old.num_nodes, old.gpus, old.phases, old.nodes, old.events) == (None, 0, 0, (), (), ())
 
 
 def test_the_documented_form() -> None:
@@ -108,6 +141,12 @@ def test_the_documented_form() -> None:
             "evidence": ["line 1", "line 2"],
             "remedy": "Look there",
         },
+        "seen_at": "2026-11-29T12:10:00Z",
+        "num_nodes": 2,
+        "gpus": 16,
+        "phases": [CHANGE],
+        "nodes": [NODE],
+        "events": [EVENT],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -122,6 +123,8 @@ def test_replay(replay: Replays, name: str, case: Case) -> None:
     phases, wait, _ = play(replay(f"{name.split(',')[0]}.watch", case.job), case.limits)
     assert phases == case.phases
     assert wait.ended == case.ended
+    told = itertools.groupby(change.phase for change in wait.course.phases)
+    assert [phase for phase, _ in told] == [*phases, *([Phase.FAILED] if case.ended == STOP else [])]
     if case.ended == GOES_ON:
         assert wait.state.phase is case.phase
         return

@@ -56,6 +56,10 @@ def test_success(scene: Scene) -> None:
         finished_at=scene.at(61),
         metrics={"accuracy": 0.9},
         model_uri="s3://m",
+        seen_at=scene.at(65),
+        num_nodes=1,
+        phases=wait.outcome().phases,
+        nodes=wait.outcome().nodes,
     )
 
 

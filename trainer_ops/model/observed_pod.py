@@ -134,6 +134,7 @@ class ObservedPod:
         index: the completion index; the rank of the node within its step.
         attempt: JobSet's restart attempt, 0 for the first.
         containers: init containers first, then the others, in the order of the status.
+        gpus: GPUs of all its containers: whole ones, of any maker (``nvidia.com/gpu``).
     """
 
     name: str
@@ -151,6 +152,7 @@ class ObservedPod:
     deleting: bool = False
     gated: bool = False
     host: str = ""
+    gpus: int = 0
 
     @classmethod
     def from_raw(cls, raw: Raw) -> ObservedPod:
@@ -176,6 +178,7 @@ class ObservedPod:
             deleting=bool(meta.get("deletionTimestamp")),
             gated=bool(spec.get("schedulingGates")),
             host=spec.get("nodeName") or "",
+            gpus=sum(map(_gpus, spec.get("containers") or ())),
         )
 
     @property
@@ -201,3 +204,10 @@ class ObservedPod:
     def condition(self, type_: str) -> Condition | None:
         """The condition of that type, whatever its status."""
         return next((c for c in self.conditions if c.type == type_), None)
+
+
+def _gpus(container: Raw) -> int:
+    """Extended resources are whole numbers, and their request equals their limit."""
+    limits = (container.get("resources") or {}).get("limits") or {}
+    texts = [str(amount) for name, amount in limits.items() if name.endswith("/gpu")]
+    return sum(int(text) for text in texts if text.isascii() and text.isdigit())

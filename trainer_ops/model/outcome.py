@@ -133,6 +133,16 @@ class Outcome:
         artifacts: name to URI or other plain data.
         progress: bounded history of reports (at most 200 points), oldest first.
         diagnosis: None for a success.
+        seen_at: RFC 3339, when the target last answered; None when it never did.
+        num_nodes: nodes that train, a launcher left out; 0 when none was seen.
+        gpus: GPUs of all of them together; 0 when they have none, or when that is not known.
+        phases: what it went through, oldest first: ``{phase, reason, detail, at, folded}``; ``folded`` counts shorter
+            ones that were merged into this one.
+        nodes: how each node stands or ended: ``{name, state, restarts, exit_code, reason, host, last_line}``, with
+            ``state`` one of ``waiting, running, done, failed, ended`` (its end was not seen). Of very many, those with
+            something to tell.
+        events: the cluster's, oldest first: ``{at, object, node, reason, message, warning, count}``; of very many the
+            newest, warnings before others.
     """
 
     name: str
@@ -148,6 +158,12 @@ class Outcome:
     artifacts: Mapping[str, Any] = field(default_factory=dict)
     progress: tuple[Mapping[str, Any], ...] = ()
     diagnosis: Diagnosis | None = None
+    seen_at: str | None = None
+    num_nodes: int = 0
+    gpus: int = 0
+    phases: tuple[Mapping[str, Any], ...] = ()
+    nodes: tuple[Mapping[str, Any], ...] = ()
+    events: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -181,11 +197,17 @@ class Outcome:
             "artifacts": dict(self.artifacts),
             "progress": [dict(point) for point in self.progress],
             "diagnosis": self.diagnosis.to_json() if self.diagnosis else None,
+            "seen_at": self.seen_at,
+            "num_nodes": self.num_nodes,
+            "gpus": self.gpus,
+            "phases": [dict(change) for change in self.phases],
+            "nodes": [dict(node) for node in self.nodes],
+            "events": [dict(event) for event in self.events],
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:
-        """The inverse of ``to_json``."""
+        """The inverse of ``to_json``; what older versions did not write may be missing."""
         diagnosis = data.get("diagnosis")
         return cls(
             name=data["name"],
@@ -201,4 +223,10 @@ class Outcome:
             artifacts=dict(data["artifacts"]),
             progress=tuple(data["progress"]),
             diagnosis=Diagnosis.from_json(diagnosis) if diagnosis else None,
+            seen_at=data.get("seen_at"),
+            num_nodes=data.get("num_nodes", 0),
+            gpus=data.get("gpus", 0),
+            phases=tuple(data.get("phases", ())),
+            nodes=tuple(data.get("nodes", ())),
+            events=tuple(data.get("events", ())),
         )

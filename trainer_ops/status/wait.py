@@ -25,9 +25,12 @@ from trainer_ops.model.times import rfc3339
 from trainer_ops.status import progress as history
 from trainer_ops.status.classify import classify
 from trainer_ops.status.clocks import RESTARTS, Clocks, overdue, until
+from trainer_ops.status.course import Course
 from trainer_ops.status.diagnose import diagnose
 from trainer_ops.status.evidence import NODE_LIMIT, Evidence, collect
 from trainer_ops.status.facts import LINE_LIMIT, Facts
+from trainer_ops.status.fit import fitted
+from trainer_ops.status.roster import closed
 from trainer_ops.status.why import clues
 
 __all__ = ["TAIL_LIMIT", "Done", "GaveUp", "Sleep", "Step", "Stop", "Wait"]
@@ -81,6 +84,7 @@ class Wait:
         clues: the cluster's own texts at the last look.
         result: what rank 0 reported, also when its pod is gone.
         progress: thinned history of reports.
+        course: phases, nodes and events, for those who look at it afterwards.
         ended: "" while it goes on, else ``done``, ``gave_up`` or ``stop``: never left again.
         limit: the limit that ended it.
         ended_at: when the training ended (for a limit: when it ran out).
@@ -102,6 +106,7 @@ class Wait:
     clues: tuple[str, ...] = ()
     result: Result | None = None
     progress: tuple[ProgressPoint, ...] = ()
+    course: Course = field(default_factory=Course)
     ended: str = ""
     limit: str = ""
     ended_at: float | None = None
@@ -131,7 +136,8 @@ class Wait:
         if wait.state.phase.finished:
             return wait._end("done", "", _ended_at(obs, wait.state.phase, now)), Done()
         if wait.evidence.exhausted:
-            return wait._end("stop", RESTARTS, now), Stop()
+            stopped = State(Phase.FAILED, "", f"{wait.evidence.exhausted}: {RESTARTS}={self.limits.max_restarts}")
+            return replace(wait, course=wait.course.enter(stopped, now))._end("stop", RESTARTS, now), Stop()
         limit = overdue(wait.clocks, wait.limits, now, answered=True)
         if limit:
             return wait._end("gave_up", limit, now), GaveUp()
@@ -157,14 +163,15 @@ class Wait:
         """Keep the last log lines of nodes (``node-1`` to lines), in place of those that were known of these nodes.
 
         They are made fit to show (no colours, no bars that were overwritten): what they are kept for is a diagnosis.
-        At most 30 lines of 500 characters, of at most 16 nodes: those that failed, then those in ``tails``.
+        At most 30 lines of 500 characters, of at most 16 nodes: those that failed, then those in ``tails``; of every
+        node the very last one.
         """
         heard = {node: tuple(clean(line)[:LINE_LIMIT] for line in lines[-TAIL_LIMIT:]) for node, lines in tails.items()}
         merged = {**self.tails, **{node: lines for node, lines in heard.items() if lines}}
         if len(merged) > NODE_LIMIT:
             order = sorted(merged, key=lambda node: (node not in self.evidence.nodes, node not in heard))
             merged = {node: merged[node] for node in order[:NODE_LIMIT]}
-        return replace(self, tails=merged)
+        return replace(self, tails=merged, course=self.course.hear(tails))
 
     def superseded(self, by: str) -> Wait:
         """Say that the training was deleted for a newer one of the same task; ``by`` names that one."""
@@ -178,11 +185,13 @@ class Wait:
         """How it ended, or why the wait for it did; valid once a step was Done, GaveUp or Stop.
 
         After Stop the phase is FAILED: the caller ends the training. After GaveUp it is the last one seen.
+
+        Its JSON is at most ``fit.SIZE_LIMIT`` bytes, so that XCom, KFP and a log bear it.
         """
-        ref, result = self.ref, self.result or Result()
+        ref, result, course = self.ref, self.result or Result(), self.course
         phase = Phase.FAILED if self.ended == "stop" else self.state.phase
         over = phase.finished and self.ended_at is not None
-        return Outcome(
+        outcome = Outcome(
             name=ref.name,
             namespace=ref.namespace,
             uid=ref.uid,
@@ -196,7 +205,14 @@ class Wait:
             artifacts=result.artifacts,
             progress=tuple(point.to_json() for point in self.progress),
             diagnosis=None if phase is Phase.SUCCEEDED else diagnose(self._facts()),
+            seen_at=rfc3339(self.clocks.answered_at) if self.course.phases else None,
+            num_nodes=course.num_nodes,
+            gpus=course.gpus,
+            phases=tuple(change.to_json() for change in course.phases),
+            nodes=tuple(row.to_json() for row in (closed(course.nodes) if phase.finished else course.nodes)),
+            events=tuple(note.to_json() for note in course.events),
         )
+        return fitted(outcome)
 
     def _learn(self, obs: Observation, now: float) -> Wait:
         state = classify(
@@ -208,18 +224,21 @@ class Wait:
             restarts_seen=self.restarts_seen,
         )
         wait = replace(self, state=state, clocks=self.clocks.enter(state.phase, now), error="")
+        moment = _ended_at(obs, state.phase, now)
         if obs.job is None or state.phase is Phase.REPLACED:
-            return wait
+            return replace(wait, course=self.course.enter(state, moment))
+        evidence = collect(self.evidence, obs, self.limits.max_restarts)
         over = obs.jobset is not None and state.phase in (Phase.RUNNING, Phase.COMPLETING)
         return replace(
             wait,
             seen=True,
             restarts_seen=obs.jobset.restarts if over and obs.jobset else self.restarts_seen,
-            evidence=collect(self.evidence, obs, self.limits.max_restarts),
+            evidence=evidence,
             clues=() if state.phase in (Phase.RUNNING, Phase.SUCCEEDED) else clues(obs),
             # A later run's report replaces an earlier one's; none does not.
             result=result_of(obs.pods) or self.result,
             progress=history.add(self.progress, obs.job.progress),
+            course=self.course.see(obs, state, evidence, moment),
             unreadable=tuple(sorted(obs.unreadable)),
         )
 
@@ -259,6 +278,7 @@ class Wait:
             "clues": list(self.clues),
             "result": asdict(self.result) if self.result else None,
             "progress": history.to_plain(self.progress),
+            "course": self.course.to_json(),
             "ended": self.ended,
             "limit": self.limit,
             "ended_at": self.ended_at,
@@ -285,6 +305,7 @@ class Wait:
             clues=tuple(data["clues"]),
             result=Result(**result) if result else None,
             progress=history.from_plain(data["progress"]),
+            course=Course.from_json(data.get("course", {})),
             ended=data["ended"],
             limit=data["limit"],
             ended_at=data["ended_at"],

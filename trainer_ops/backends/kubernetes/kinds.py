@@ -113,9 +113,14 @@ def _trim_pod(obj: RawObject) -> RawObject:
     kept = {
         "nodeName": spec.get("nodeName"),
         "schedulingGates": spec.get("schedulingGates"),
-        "containers": [{"name": c["name"]} for c in spec.get("containers") or ()],
+        "containers": [{"name": c["name"], **_limits(c)} for c in spec.get("containers") or ()],
     }
     return {"metadata": _light_meta(obj), "spec": kept, "status": obj.get("status") or {}}
+
+
+def _limits(container: RawObject) -> RawObject:
+    limits = (container.get("resources") or {}).get("limits")
+    return {"resources": {"limits": limits}} if limits else {}
 
 
 def _trim_jobset(obj: RawObject) -> RawObject:
