@@ -8,7 +8,7 @@ import pytest
 
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.model.limits import Limits
-from trainer_ops.model.request import FunctionCode, ScriptCode, TrainRequest
+from trainer_ops.model.request import FunctionCode, Initializer, ScriptCode, TrainRequest
 
 R: dict[str, Any] = {"runtime": "torch-distributed"}
 SCRIPT = {"kind": "script", "filename": "train.py", "source": "print(1)"}
@@ -126,9 +126,7 @@ def test_accepted(given: dict[str, Any], field: str, value: object) -> None:
 
 
 def test_a_uri_alone_is_an_initializer() -> None:
-    request = TrainRequest(**R, dataset="hf://org/digits")
-    assert request.dataset is not None
-    assert request.dataset.storage_uri == "hf://org/digits"
+    assert TrainRequest(**R, dataset="hf://org/digits").dataset == Initializer(storage_uri="hf://org/digits")
 
 
 TITLES: dict[str, tuple[dict[str, Any], str]] = {

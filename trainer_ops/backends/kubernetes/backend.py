@@ -20,6 +20,8 @@ from trainer_ops.backends.kubernetes.lineage import Lineage
 from trainer_ops.backends.kubernetes.logreader import LogReader
 from trainer_ops.backends.kubernetes.runtimes import Runtimes
 from trainer_ops.backends.kubernetes.sight import Sight
+from trainer_ops.backends.kubernetes.steps import ClusterSteps
+from trainer_ops.backends.kubernetes.urgent import Urgent
 from trainer_ops.errors import BackendError, NotFound, PreconditionFailed, Rejected, RuntimeNotFound, Unreachable
 from trainer_ops.model import keys
 from trainer_ops.model.observed import Observation
@@ -63,6 +65,11 @@ class KubernetesBackend:
     def namespace(self) -> str:
         """The namespace of all names."""
         return self._access.address.namespace
+
+    @property
+    def steps(self) -> ClusterSteps:
+        """Jobs that are no trainings, and claims; see ``backends.steps``."""
+        return ClusterSteps(self._cluster, self.namespace)
 
     # -- TrainJobs --------------------------------------------------------------------------------------------------
 
@@ -136,11 +143,25 @@ class KubernetesBackend:
                 raise PreconditionFailed(f"{what}: the TrainJob of that name has another uid", status=409) from exc
             raise
 
+    def urgent(self) -> Urgent:
+        """What deletes TrainJobs here within milliseconds; the caller warms and closes it."""
+        return Urgent(self._access, self.namespace)
+
     # -- what a TrainJob owns ---------------------------------------------------------------------------------------
 
     def pods(self, name: str, *, uid: str) -> RawObjects:
         """Its pods by JobSet's label; those of a deleted one until they are gone."""
         return self._direct.pods(name, uid=uid)
+
+    def pod(self, name: str) -> RawObject | None:
+        """One pod of the namespace, whoever's it is; None for 404."""
+        try:
+            return self._json(
+                f"reading pod {self.namespace}/{name}",
+                lambda apis: apis.core.read_namespaced_pod(name, self.namespace, **_PLAIN),
+            )
+        except NotFound:
+            return None
 
     def events(self, name: str, *, uid: str) -> RawObjects:
         """The newest events about it and what it owns, oldest first."""
