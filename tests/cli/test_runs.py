@@ -217,7 +217,7 @@ def test_json_is_alone_on_stdout(cli: Cli, memory_backend: MemoryBackend, trainj
     assert ran.code == 0
     assert set(outcome) == {
         "name", "namespace", "uid", "target", "phase", "attempt", "started_at", "finished_at", "metrics", "model_uri",
-        "artifacts", "progress", "diagnosis",
+        "artifacts", "progress", "diagnosis", "seen_at", "num_nodes", "gpus", "phases", "nodes", "events",
     }  # fmt: skip
     assert (outcome["name"], outcome["phase"], outcome["metrics"]) == ("digits", "succeeded", {"accuracy": 0.951})
     assert "[node-0] round 1" in ran.err
