@@ -266,6 +266,8 @@ def test_a_server_that_is_away(clock: VirtualClock) -> None:
 
 
 @pytest.mark.slow  # SQLAlchemy makes MLflow's tables
+# mlflow 3.17 uses what SQLAlchemy 2.1 deprecates.
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
 @pytest.mark.parametrize("opened", ["mlflow sqlite"], indirect=True)
 def test_mlflow_in_a_database(opened: Any, model: Any) -> None:
     assert opened().champion() is None
