@@ -27,7 +27,7 @@ from trainer_ops.initializers.manifest import FileEntry, Manifest, check_clashes
 from trainer_ops.initializers.provider import RemoteFile
 from trainer_ops.initializers.source import Source
 
-__all__ = ["FolderDraft", "sync_folder", "write_synced"]
+__all__ = ["FolderDraft", "identity", "sync_folder", "write_synced"]
 
 _SYNC_THREADS = 8
 
@@ -57,7 +57,7 @@ class FolderDraft:
         (self._folder / "tree" / "manifest.json").unlink(missing_ok=True)
         if _is_case_blind(self._parts):
             check_clashes(files, source)
-        wanted = {file.path: _identity(file) for file in files}
+        wanted = {file.path: identity(file) for file in files}
         self._done = {
             path: (identity, entry)
             for path, (identity, entry) in self._read_journal().items()
@@ -67,7 +67,7 @@ class FolderDraft:
 
     def _goes_on(self, file: RemoteFile) -> bool:
         """Whether first bytes of it from an earlier try count."""
-        return bool(file.sha256 or file.blob_sha1 or file.md5) or (self._same_boot and bool(_identity(file)))
+        return bool(file.sha256 or file.blob_sha1 or file.md5) or (self._same_boot and bool(identity(file)))
 
     def _is_same_boot(self) -> bool:
         """Whether what was written is here for sure; a kernel that went down may have left holes in a part."""
@@ -138,7 +138,7 @@ class FolderDraft:
     def keep(self, file: RemoteFile, entry: FileEntry) -> None:
         """Write the line that says so, then rename it to its place: what has no line there is thrown away."""
         part, path = self.part(file), self._data / entry.path
-        said = {"path": entry.path, "size": entry.size, "sha256": entry.sha256, "of": _identity(file)}
+        said = {"path": entry.path, "size": entry.size, "sha256": entry.sha256, "of": identity(file)}
         with self._lock, self._journal.open("a", encoding="utf-8") as journal:
             journal.write(json.dumps(said) + "\n")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,14 +160,13 @@ class FolderDraft:
         sync_folder(tree)
         tree.rename(self._final)
         sync_folder(self._final.parent)
-        self.drop()
-
-    def drop(self) -> None:
-        """Forget all of it."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def leave(self) -> None:
+        """Every file was written down when it was kept."""
 
-def _identity(file: RemoteFile) -> str:
+
+def identity(file: RemoteFile) -> str:
     """What must be equal for bytes from an earlier try to count; "" when nothing tells versions apart."""
     if not (file.version or file.sha256 or file.blob_sha1 or file.md5):
         return ""
@@ -175,7 +174,7 @@ def _identity(file: RemoteFile) -> str:
 
 
 def _part_name(file: RemoteFile) -> str:
-    return hashlib.sha256(f"{file.path}\n{_identity(file)}".encode()).hexdigest()[:40]
+    return hashlib.sha256(f"{file.path}\n{identity(file)}".encode()).hexdigest()[:40]
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -53,7 +53,8 @@ class Holder:
         host: name, for people.
         pid: process id there.
         since: seconds since the epoch.
-        place: the running kernel and the mount; within one the kernel's lock is the truth. "" for object storage.
+        place: within which it can be known whether it lives: for the kernel's lock the running kernel and the mount,
+            for object storage the running kernel and its process ids.
         token: of this one claim.
     """
 
@@ -206,6 +207,24 @@ class KernelLock:
             self._handle = -1
 
 
+def _processes() -> str:
+    """Tells within which a process id means the same."""
+    try:
+        return f"{boot_id()}:{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return boot_id()
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
 def _same_file(handle: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
@@ -293,7 +312,7 @@ def holding(
     Raises:
         SnapshotError: another process held it all the time.
     """
-    me = Holder.here(kernel.place() if kernel else "", clock.now())
+    me = Holder.here(kernel.place() if kernel else _processes(), clock.now())
     try:
         try:
             _acquire(claim, kernel, me, what=what, clock=clock, timeout=timeout, note=note)
@@ -355,7 +374,8 @@ def _try(claim: Claim, me: Holder, kernel: KernelLock | None, watched: _Watched,
     found = claim.read()
     if found is None:
         return claim.create(me.dump())
-    if kernel is not None and kernel.works and Holder.load(found[0]).place == me.place:
+    holder = Holder.load(found[0])
+    if holder.place == me.place and (kernel.works if kernel is not None else _is_gone(holder.pid)):
         claim.replace(me.dump())
         return True
     if watched.unchanged_for(found, clock.now()) < STALE:

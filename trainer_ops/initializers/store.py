@@ -77,8 +77,8 @@ class Draft(Protocol):
     def commit(self, manifest: Manifest) -> None:
         """All files are kept: make the snapshot visible, safe from a loss of power."""
 
-    def drop(self) -> None:
-        """Forget all of it."""
+    def leave(self) -> None:
+        """It broke off: write down what the next try needs to go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,9 @@ def open_store(url: str, credentials: Credentials | None = None, *, location: st
     if place.scheme == "file":
         return FolderStore(folder_of(place.uri), location)
     if place.scheme in ("s3", "gs", "az"):
-        raise InvalidRequest("to", "object storage: written within the hour", "Give file:///folder.")
+        from trainer_ops.initializers.object_store import ObjectStore
+
+        return ObjectStore(place.uri, credentials or Credentials())
     if place.scheme == "pvc":
         raise InvalidRequest(
             "to", f"{place.uri} can be written on its cluster only", "Give file:///folder or s3://bucket/folder."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
@@ -167,8 +167,12 @@ class _Maker:
             made = Manifest.of(key, self.source, listing.revision, entries, now=self.clock.now(), tool=_tool())
             held.check(ask=True)
             draft.commit(made)
-        except OSError as problem:
-            raise _cannot_write(problem, draft) from problem
+        except BaseException as problem:
+            with suppress(SnapshotError):
+                draft.leave()
+            if isinstance(problem, OSError):
+                raise _cannot_write(problem, draft) from problem
+            raise
         return made.snapshot(self.kind, self.store.location(key), hit=False)
 
 
