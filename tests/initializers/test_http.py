@@ -50,7 +50,7 @@ class Fetched:
     def take(self, before: Callable[[], None] = lambda: None) -> bytes:
         patience = Patience(sleep=self.paused.append)
         source = parse(self.web.url + self.path, revision=self.revision)
-        provider = http.provider(
+        provider = http.open_source(
             source, Credentials(token=self.token), patience=patience, pieces=self.pieces, now=lambda: 1_796_000_000
         )
         try:

@@ -21,6 +21,7 @@ class Question:
     path: str
     query: Mapping[str, list[str]]
     headers: Mapping[str, str]
+    body: bytes = b""
 
     @property
     def range(self) -> tuple[int, int | None] | None:
@@ -145,19 +146,18 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve("HEAD")
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self._serve("POST")
+        self._serve("POST", self.rfile.read(int(self.headers.get("Content-Length") or 0)))
 
     do_PUT = do_POST
 
     def log_message(self, format: str, *args: object) -> None:
         """Tests look at ``asked``."""
 
-    def _serve(self, method: str) -> None:
+    def _serve(self, method: str, body: bytes = b"") -> None:
         parts = urlsplit(self.path)
         headers = {name.lower(): value for name, value in self.headers.items()}
         query = parse_qs(parts.query, keep_blank_values=True)
-        reply = self.server_of_test.decide(Question(method, unquote(parts.path), query, headers))
+        reply = self.server_of_test.decide(Question(method, unquote(parts.path), query, headers, body))
         self.send_response(reply.status)
         for name, value in reply.headers.items():
             self.send_header(name, value)

@@ -22,7 +22,7 @@ from trainer_ops.initializers.target import Target, encoding, same_etag
 from trainer_ops.initializers.transfer import Transfer
 from trainer_ops.initializers.wire import Answer, Wire
 
-__all__ = ["bearer", "provider"]
+__all__ = ["bearer", "open_source"]
 
 _DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
 # A file's version is its ETag, or this and its Last-Modified.
@@ -30,7 +30,7 @@ _DATED: Final = "date:"
 _PACKED: Final = (".gz", ".tgz", ".svgz")
 
 
-def provider(
+def open_source(
     source: Source,
     credentials: Credentials,
     *,

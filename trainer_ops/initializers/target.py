@@ -11,7 +11,19 @@ from trainer_ops.initializers.patience import Patience, retry_after
 from trainer_ops.initializers.provider import SnapshotError, SourceChanged
 from trainer_ops.initializers.wire import Answer, LineCut, NotTrusted, origin
 
-__all__ = ["NoRanges", "Target", "Tries", "check", "content_range", "encoding", "judged", "not_trusted", "same_etag"]
+__all__ = [
+    "BUSY",
+    "Busy",
+    "NoRanges",
+    "Target",
+    "Tries",
+    "check",
+    "content_range",
+    "encoding",
+    "judged",
+    "not_trusted",
+    "same_etag",
+]
 
 BUSY: Final = (408, 425, 429, 500, 502, 503, 504)
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
