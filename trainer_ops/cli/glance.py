@@ -13,23 +13,10 @@ from trainer_ops.model.times import rfc3339
 
 __all__ = ["Glance", "NodeRow", "glance", "node_rows", "to_json", "word"]
 
-# The words for people, at most 10 characters; JSON has the phases' own names.
-_WORDS = {
-    Phase.NOT_OBSERVED: "submitted",
-    Phase.BLOCKED: "starting",
-    Phase.EXTERNAL: "elsewhere",
-    Phase.RESUMING: "starting",
-    Phase.INITIALIZING: "preparing",
-    Phase.PENDING: "starting",
-    Phase.COMPLETING: "finishing",
-    Phase.DELETING: "stopping",
-    Phase.SUCCEEDED: "trained",
-}
-
 
 def word(phase: Phase) -> str:
-    """The phase in one short word."""
-    return _WORDS.get(phase, phase.value)
+    """The phase in one short word; JSON has the phases' own names."""
+    return phase.word
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from trainer_ops.cli.text import Spans, cut, fold, number_text, plain, roughly, 
 from trainer_ops.model.lines import clean
 from trainer_ops.model.outcome import Category, Ending, Outcome
 from trainer_ops.model.phase import Phase
-from trainer_ops.model.times import duration, parse_time
+from trainer_ops.model.times import duration
 
 __all__ = [
     "Signs",
@@ -142,12 +142,6 @@ def ended(outcome: Outcome, seen: Glance | None, took: float | None, width: int,
     if wide(plain(spans)) + 3 + wide(plain(model)) <= width:
         return [[*spans, ("   ", ""), *model]]
     return [spans, [("  ", ""), *model]]
-
-
-def took_of(outcome: Outcome) -> float | None:
-    """Seconds from the start of the first node to the end; None when it did not start or has not ended."""
-    start, end = parse_time(outcome.started_at), parse_time(outcome.finished_at)
-    return max(0.0, end - start) if start is not None and end is not None else None
 
 
 # (sign, style, before the name, after it)

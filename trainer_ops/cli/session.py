@@ -13,7 +13,7 @@ from trainer_ops.cli.detach import Detach, Interrupts, interrupts
 from trainer_ops.cli.exits import Exit, of_outcome
 from trainer_ops.cli.flags import ViewFlags
 from trainer_ops.cli.glance import Glance
-from trainer_ops.cli.render import ended, failure, took_of
+from trainer_ops.cli.render import ended, failure
 from trainer_ops.cli.screen import Screen, put_json
 from trainer_ops.cli.views import View, note_line, view_for
 from trainer_ops.errors import Unreachable
@@ -109,7 +109,7 @@ class Session:
         return Exit.GAVE_UP
 
     def _end(self, outcome: Outcome, seen: Glance | None) -> None:
-        took = took_of(outcome)
+        took = outcome.took
         if outcome.succeeded:
             self.screen.say(*ended(outcome, seen, took, self.screen.width - 1, self.screen.signs))
         else:

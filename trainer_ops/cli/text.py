@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from trainer_ops.model.lines import clean
+from trainer_ops.model.numbers import number_text
 
 __all__ = ["Spans", "cut", "fold", "number_text", "plain", "roughly", "size_text", "table", "wide", "wrap"]
 
@@ -66,15 +66,6 @@ def fold(text: str, width: int) -> list[str]:
         pieces.append(piece)
         text = indent + text[len(piece) :].lstrip(" ")
     return [*pieces, text]
-
-
-def number_text(value: float | str) -> str:
-    """A metric: four digits that count; whole numbers whole."""
-    if isinstance(value, str):
-        return clean(value)
-    if value == int(value) if abs(value) < 1e15 else False:
-        return str(int(value))
-    return f"{value:.4g}" if abs(value) < 10000 else f"{value:.0f}" if abs(value) < 1e9 else f"{value:.3g}"
 
 
 def roughly(seconds: float) -> str:

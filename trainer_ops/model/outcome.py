@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from trainer_ops.model.phase import Phase
-from trainer_ops.model.times import rfc3339
+from trainer_ops.model.times import parse_time, rfc3339
 
 __all__ = ["Category", "Diagnosis", "Ending", "Outcome", "ProgressPoint"]
 
@@ -169,6 +169,12 @@ class Outcome:
     def succeeded(self) -> bool:
         """Whether it trained."""
         return self.phase is Phase.SUCCEEDED
+
+    @property
+    def took(self) -> float | None:
+        """Seconds from the start of the first node to the end; None when it did not start or has not ended."""
+        start, end = parse_time(self.started_at), parse_time(self.finished_at)
+        return max(0.0, end - start) if start is not None and end is not None else None
 
     @property
     def ending(self) -> Ending:

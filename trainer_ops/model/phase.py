@@ -45,10 +45,26 @@ class Phase(str, Enum):
         """Time here counts against ``startup_timeout``."""
         return self in _STARTING
 
+    @property
+    def word(self) -> str:
+        """The phase in one short word for people, at most 10 characters."""
+        return _WORDS.get(self, self.value)
+
     def __str__(self) -> str:
         return self.value
 
 
+_WORDS = {
+    Phase.NOT_OBSERVED: "submitted",
+    Phase.BLOCKED: "starting",
+    Phase.EXTERNAL: "elsewhere",
+    Phase.RESUMING: "starting",
+    Phase.INITIALIZING: "preparing",
+    Phase.PENDING: "starting",
+    Phase.COMPLETING: "finishing",
+    Phase.DELETING: "stopping",
+    Phase.SUCCEEDED: "trained",
+}
 _FINISHED = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.DELETED, Phase.REPLACED})
 _QUEUE = frozenset({Phase.QUEUED, Phase.SUSPENDED, Phase.EXTERNAL})
 _STARTING = frozenset(
