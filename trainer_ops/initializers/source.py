@@ -16,6 +16,8 @@ __all__ = ["SCHEMES", "Source", "claim_of", "folder_of", "parse"]
 
 SCHEMES: Final = ("hf", "s3", "gs", "az", "http", "https", "file", "pvc")
 
+# A result with it must fit into a termination message of 4096 bytes, and object names end at 1024.
+_LONGEST: Final = 1200
 _KNOWN = "Known: hf://datasets/owner/name, s3://, gs://, az://, http(s)://, file:///folder and pvc://claim/folder."
 _COUSINS = {
     "minio": "MinIO speaks S3: write s3:// and give its endpoint (endpoint_url, AWS_ENDPOINT_URL).",
@@ -96,13 +98,15 @@ def parse(
     """
     scheme, separator, rest = uri.strip().partition("://")
     if not separator:
-        remedy = f"Write file://{uri.strip()}." if uri.strip().startswith("/") else _KNOWN
+        remedy = f"Write file://{_shown(uri)}." if uri.strip().startswith("/") else _KNOWN
         raise InvalidRequest(field, f'"{_shown(uri)}" is not a URI', remedy)
     scheme = scheme.lower()
     if scheme not in SCHEMES:
         raise InvalidRequest(field, f"{_shown(scheme)}:// cannot be fetched", _COUSINS.get(scheme, _KNOWN))
     if any(ord(char) < 0x20 or char == "\x7f" for char in rest):
         raise InvalidRequest(field, "it holds a control character", "Write the URI on one line.")
+    if len(rest) > _LONGEST:
+        raise InvalidRequest(field, f"it is too long ({len(rest)} characters)", f"{_LONGEST} are taken.")
     asked = revision.strip()
     if scheme == "hf":
         canonical, asked = _hub(rest, asked, kind, field)
@@ -125,7 +129,7 @@ def claim_of(uri: str) -> str:
 def _shown(text: str) -> str:
     """A user's text for an error: short, on one line, and nothing of what may be a password in it."""
     one_line = "".join(char if char.isprintable() else "?" for char in text.strip())
-    return (re.sub(r"//[^/@]*@", "//…@", one_line))[:200]
+    return re.sub(r"[^/\s]*:[^/@\s]*@", "…@", one_line)[:200]
 
 
 def _patterns(patterns: Sequence[str], field: str) -> tuple[str, ...]:
@@ -154,7 +158,7 @@ def _hub(rest: str, revision: str, kind: SnapshotKind, field: str) -> tuple[str,
     if at and revision and inside != revision:
         raise InvalidRequest("revision", f'"{_shown(revision)}" and "@{_shown(inside)}" in the URI differ', "Give one.")
     if (at and not inside) or not all(map(_REPO.fullmatch, repository)) or ".." in below:
-        raise InvalidRequest(field, f'"hf://{_shown(rest)}" does not name a repository', form)
+        raise InvalidRequest(field, f'"{_shown(f"hf://{rest}")}" does not name a repository', form)
     asked = unquote(inside) or revision
     canonical = asked.lower() if _COMMIT.fullmatch(asked.lower()) else asked
     return f"hf://{prefix}{'/'.join([*repository, *below])}", canonical
