@@ -63,6 +63,7 @@ def take(
         SnapshotError: it cannot be made now; what was fetched is kept for the next try.
     """
     heard = listener or Silent()
+    _check_apart(source, store)
     found = None if verify_hit else pinned_hit(source, store, kind=kind)
     if found is not None:
         return found
@@ -86,6 +87,13 @@ def take(
 def _hit(store: Store, key: str, kind: SnapshotKind) -> Snapshot | None:
     found = store.find(key)
     return None if found is None else found.snapshot(kind, store.location(key), hit=True)
+
+
+def _check_apart(source: Source, store: Store) -> None:
+    if f"{store.url}/".startswith(f"{source.uri}/"):
+        raise InvalidRequest(
+            "to", f"{store.url} lies inside {source.uri}, so each snapshot would hold the others", "Keep them apart."
+        )
 
 
 def _check_revision(source: Source, listing: Listing) -> None:
