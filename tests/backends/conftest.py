@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import time
@@ -12,9 +13,10 @@ from typing import Any, Protocol, TypeVar
 import pytest
 
 from tests.controlplane.fixtures import Cluster, cluster_namespace, control_plane
-from tests.controlplane.plane import ADMIN_TOKEN
+from tests.controlplane.plane import ADMIN_TOKEN, ControlPlane
 from trainer_ops.backends.base import Backend
-from trainer_ops.backends.kubernetes.address import Address
+from trainer_ops.backends.kubernetes import access
+from trainer_ops.backends.kubernetes.address import IN_CLUSTER, Address
 from trainer_ops.backends.kubernetes.backend import KubernetesBackend
 from trainer_ops.backends.kubernetes.hub import end_idle
 from trainer_ops.lifecycle.target import open_backend
@@ -126,8 +128,8 @@ class LocalRig:
 class KubernetesRig:
     """The real API server, controllers and Trainer; a kubelet for tests runs the pods as processes."""
 
-    def __init__(self, kubeconfig: Path, namespace: str) -> None:
-        self.backend = Unhurried(Address("", namespace, str(kubeconfig)))
+    def __init__(self, address: Address) -> None:
+        self.backend = Unhurried(address)
 
     def now(self) -> float:
         return time.time()
@@ -137,6 +139,12 @@ class KubernetesRig:
 
     def patience(self) -> int:
         return 600
+
+    def close(self) -> None:
+        for job in self.backend.list():
+            self.backend.delete(job["metadata"]["name"])
+        self.backend.close()
+        assert end_idle()
 
 
 class Unhurried(KubernetesBackend):
@@ -190,15 +198,46 @@ def kubernetes_rig(
     control_plane: Cluster, cluster_namespace: str, runtime_that_restarts_nothing: None
 ) -> Iterator[KubernetesRig]:
     kubeconfig = control_plane.plane.write_kubeconfig(ADMIN_TOKEN, cluster_namespace, namespace=cluster_namespace)
-    rig = KubernetesRig(kubeconfig, cluster_namespace)
-    yield rig
-    for job in rig.backend.list():
-        rig.backend.delete(job["metadata"]["name"])
-    rig.backend.close()
-    assert end_idle()
+    with contextlib.closing(KubernetesRig(Address("", cluster_namespace, str(kubeconfig)))) as rig:
+        yield rig
 
 
-@pytest.fixture(params=["memory", "local", pytest.param("kubernetes", marks=pytest.mark.cluster)])
+@pytest.fixture
+def pod_rig(
+    control_plane: Cluster,
+    cluster_namespace: str,
+    runtime_that_restarts_nothing: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[KubernetesRig]:
+    """The same as a process in a pod sees it: a service account's folder, and requests without the client."""
+    as_in_a_pod(control_plane.plane, tmp_path / "account", cluster_namespace, monkeypatch)
+    with contextlib.closing(KubernetesRig(Address(IN_CLUSTER))) as rig:
+        yield rig
+
+
+def as_in_a_pod(plane: ControlPlane, account: Path, namespace: str, patch: pytest.MonkeyPatch) -> None:
+    from kubernetes.config import incluster_config
+
+    account.mkdir()
+    (account / "token").write_text(ADMIN_TOKEN)
+    (account / "namespace").write_text(namespace)
+    (account / "ca.crt").write_bytes(Path(plane.file("ca.crt")).read_bytes())
+    patch.setattr(access, "_ACCOUNT", account)
+    # The client itself still makes the connection of an exec.
+    patch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(account / "token"))
+    patch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(account / "ca.crt"))
+    patch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    patch.setenv("KUBERNETES_SERVICE_PORT", str(plane.port))
+
+
+@pytest.fixture(
+    params=[
+        *("memory", "local"),
+        pytest.param("kubernetes", marks=pytest.mark.cluster),
+        pytest.param("pod", marks=pytest.mark.cluster),
+    ]
+)
 def rig(request: pytest.FixtureRequest) -> Rig:
     found: Rig = request.getfixturevalue(f"{request.param}_rig")
     return found

@@ -55,6 +55,7 @@ def build(
     version: str,
     source_link: str = "",
     target: str = "",
+    owner: Mapping[str, Any] | None = None,
 ) -> BuiltJob:
     """The TrainJob of this attempt. Pure: equal arguments give equal bytes.
 
@@ -66,6 +67,7 @@ def build(
         version: of this package, for an annotation.
         source_link: where a person finds the pipeline run, for an annotation.
         target: the URL of where it shall run: a snapshot must be within its reach.
+        owner: an ownerReference: the TrainJob goes when that object does.
 
     Raises:
         InvalidRequest: names the field that cannot be expressed, that would overwrite ours, or that is out of reach.
@@ -97,6 +99,9 @@ def build(
         "labels": _merged(labels, own_labels, f"{where}labels"),
         "annotations": _merged(notes, own_notes, f"{where}annotations"),
     }
+    if owner is not None:
+        given = manifest["metadata"].get("ownerReferences") or []
+        manifest["metadata"]["ownerReferences"] = [*given, dict(owner)]
     _add_environment(manifest, request, key, attempt)
     return BuiltJob(manifest, own_notes[keys.ANNOTATION_SPEC_HASH], name)
 

@@ -10,6 +10,7 @@ from trainer_ops.kfp.artifacts import fill
 from trainer_ops.kfp.body import opened, say
 from trainer_ops.kfp.cancel import cancelled_by_sigterm
 from trainer_ops.kfp.inputs import request_from, run_key, spoiled_numbers
+from trainer_ops.kfp.owner import workflow_of
 from trainer_ops.kfp.printer import Printer
 from trainer_ops.kfp.task import Task
 from trainer_ops.lifecycle.clock import RealClock
@@ -46,8 +47,9 @@ def _trained(task: Task, request: TrainRequest) -> Mapping[str, Any]:
 def _run(task: Task, request: TrainRequest) -> Outcome:
     key = run_key(task.identity("model"), title=request.title)
     clock = RealClock()
-    with opened(task.inputs) as backend, cancelled_by_sigterm(backend) as handle:
-        submitted = submit(backend, request, key, clock=clock, away=_say_away)
+    with opened(task.inputs) as backend, cancelled_by_sigterm(backend, key) as handle:
+        owner = workflow_of(backend, say)
+        submitted = submit(handle.backend, request, key, clock=clock, owner=owner, away=say_away)
         handle.started(submitted.ref)
         listener = Printer(submitted.ref.name, clock.now())
         listener.on_note(f"{submitted.how} on {submitted.ref.target}, attempt {submitted.attempt}")
@@ -55,5 +57,6 @@ def _run(task: Task, request: TrainRequest) -> Outcome:
         return drive(backend, wait, clock=clock, listener=listener)
 
 
-def _say_away(error: Unreachable) -> None:
+def say_away(error: Unreachable) -> None:
+    """The target gives no answer yet."""
     say(f"no answer from the target: {error.message}; trying again")

@@ -8,7 +8,7 @@ already there is found by label, never remembered.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -70,6 +70,7 @@ def submit(
     *,
     clock: Clock,
     source_link: str = "",
+    owner: Mapping[str, Any] | None = None,
     away: Callable[[Unreachable], None] = lambda error: None,
 ) -> Submitted:
     """Make sure that the training of this run key exists, and say which TrainJob it is.
@@ -80,6 +81,7 @@ def submit(
         key: who asks for it. A failed or deleted attempt of an equal key is followed by the next attempt.
         clock: what sleeps between tries while the target is away, for ``request.unreachable_timeout`` at most.
         source_link: where a person finds what asked for it (a DAG run's page).
+        owner: an ownerReference in the target's namespace: the TrainJob goes when that object does.
         away: told of the error when the target gives no answer, once, before it is asked again.
 
     Raises:
@@ -91,7 +93,7 @@ def submit(
         Unreachable: no answer in time. Submitting again is safe.
     """
     request = resolve_code(request)
-    submission = _Submission(backend, request, key, source_link, clock)
+    submission = _Submission(backend, request, key, source_link, clock, owner)
     submission.refuse_what_is_no_trainjob()
     return persist(submission.once, clock=clock, patience=request.unreachable_timeout, away=away)
 
@@ -99,11 +101,20 @@ def submit(
 class _Submission:
     """One submission; ``once`` is idempotent, so it is simply called again when an answer was lost."""
 
-    def __init__(self, backend: Backend, request: TrainRequest, key: RunKey, source_link: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        request: TrainRequest,
+        key: RunKey,
+        source_link: str,
+        clock: Clock,
+        owner: Mapping[str, Any] | None,
+    ) -> None:
         self._backend = backend
         self._request = request
         self._key = key
         self._link = source_link
+        self._owner = owner
         self._clock = clock
         self._warnings: tuple[str, ...] = ()
 
@@ -160,6 +171,7 @@ class _Submission:
             runtime=runtime,
             version=tool_version(),
             source_link=self._link,
+            owner=self._owner,
             target=self._backend.target,
         )
 

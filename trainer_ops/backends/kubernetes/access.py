@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer_ops.backends.kubernetes.address import IN_CLUSTER, INLINE, Address
+from trainer_ops.backends.kubernetes.lean import Connection, in_cluster
 from trainer_ops.errors import InvalidRequest
 
 __all__ = ["Access", "Config"]
@@ -30,11 +31,13 @@ class Access:
         address: with context and namespace filled in.
         key: equal for equal users of equal clusters; holds no secrets. What is shared in a process is shared by it.
         connect: reads the credentials anew and gives an ``ApiClient``. Raises ``ConfigException`` and ``OSError``.
+        lean: the same without the client: gives a ``lean.Connection``; None where only the client can.
     """
 
     address: Address
     key: tuple[str, ...]
     connect: Callable[[], Any] = field(repr=False, compare=False)
+    lean: Callable[[], Connection] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def to(cls, address: Address, config: Config | str | None = None) -> Access:
@@ -71,18 +74,22 @@ def _only_in_cluster(address: Address) -> bool:
 
 
 def _in_cluster(address: Address) -> Access:
-    from kubernetes import config
-
     def connect() -> Any:
+        from kubernetes import config
+
         configuration = _configuration()
         config.load_incluster_config(client_configuration=configuration)
         return _client(configuration)
 
-    host = _check(address, connect)
+    try:
+        lean = in_cluster(_ACCOUNT)
+        host = lean().host if lean is not None else _check(address, connect)
+    except (ValueError, OSError) as exc:
+        raise InvalidRequest("target", f"{address}: {exc}", "Check where this runs, or name a kubeconfig") from exc
     file = _ACCOUNT / "namespace"
     own = file.read_text().strip() if file.exists() else ""
     filled = replace(address, context=IN_CLUSTER, namespace=address.namespace or own or "default")
-    return Access(filled, (IN_CLUSTER, host, filled.namespace), connect)
+    return Access(filled, (IN_CLUSTER, host, filled.namespace), connect, lean)
 
 
 def _by_kubeconfig(address: Address, content: Config | None) -> Access:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 
 from trainer_ops.backends.kubernetes.access import Access
 from trainer_ops.backends.kubernetes.failures import Gone, failure, retry_after
+from trainer_ops.backends.kubernetes.lean import ApiError, LeanApis
 from trainer_ops.errors import BackendError, Forbidden, Unreachable
 
 __all__ = ["TIMEOUT", "Apis", "Cluster"]
@@ -44,6 +46,34 @@ class Apis:
         self.custom = client.CustomObjectsApi(connection)
         self.groups = client.ApisApi(connection)
 
+    def close(self) -> None:
+        """Close all connections."""
+        self.connection.close()
+        self.connection.rest_client.pool_manager.clear()
+
+
+def _apis(access: Access) -> Any:
+    """The client's, or the few requests of ours where they are enough."""
+
+    def real() -> Apis:
+        return Apis(access.connect())
+
+    return real() if access.lean is None else LeanApis(access.lean(), real)
+
+
+def _refusals() -> tuple[type[BaseException], ...]:
+    """The errors that an answer other than a success is raised as: ours, and the client's where it was imported."""
+    real = sys.modules.get("kubernetes.client.exceptions")
+    return (ApiError,) if real is None else (ApiError, real.ApiException)
+
+
+def _breaks() -> tuple[type[BaseException], ...]:
+    """The errors of no answer, and of no credentials."""
+    from urllib3.exceptions import HTTPError
+
+    real = sys.modules.get("kubernetes.config.config_exception")
+    return (HTTPError, OSError) if real is None else (HTTPError, OSError, real.ConfigException)
+
 
 class Cluster:
     """Calls to one API server. Safe for threads; connects at the first call.
@@ -57,7 +87,7 @@ class Cluster:
         self._access = access
         self._sleep = sleep
         self._lock = threading.Lock()
-        self._apis: Apis | None = None
+        self._apis: Any = None
         self._pid = os.getpid()
         self._groups: frozenset[str] = frozenset()
         self._groups_until = 0.0
@@ -144,33 +174,30 @@ class Cluster:
         return retrying(call)
 
     def _once(self, what: str, send: Send) -> Any:
-        from kubernetes.client import ApiException
-        from kubernetes.config import ConfigException
-        from urllib3.exceptions import HTTPError
-
-        apis: Apis | None = None
+        apis: Any = None
         try:
             apis = self._connected()
             return send(apis)
-        except ApiException as exc:
+        except _refusals() as refused:
+            exc: Any = refused
             error = failure(what, exc.status, exc.body, str(exc.reason or ""))
             if error.status == 401 and apis is not None:
                 self._forget(apis)
             error.__dict__["retry_after"] = retry_after(exc.headers)
             raise error from exc
-        except (HTTPError, OSError, ConfigException) as exc:
-            raise Unreachable(f"{what}: {_short(exc)}") from exc
+        except _breaks() as broken:
+            raise Unreachable(f"{what}: {_short(broken)}") from broken
 
-    def _connected(self) -> Apis:
+    def _connected(self) -> Any:
         with self._lock:
             if self._pid != os.getpid():
                 # A forked process must not write into its parent's connections.
                 self._apis, self._pid = None, os.getpid()
             if self._apis is None:
-                self._apis = Apis(self._access.connect())
+                self._apis = _apis(self._access)
             return self._apis
 
-    def _forget(self, apis: Apis) -> None:
+    def _forget(self, apis: Any) -> None:
         with self._lock:
             if self._apis is apis:
                 self._apis = None
@@ -180,8 +207,7 @@ class Cluster:
         with self._lock:
             apis, self._apis = self._apis, None
         if apis is not None:
-            apis.connection.close()
-            apis.connection.rest_client.pool_manager.clear()
+            apis.close()
 
 
 def _decoded(what: str, answer: Any) -> Any:
