@@ -6,13 +6,16 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Final, Protocol
 
 from trainer_ops.initializers.manifest import Manifest
 from trainer_ops.initializers.provider import SnapshotError
 from trainer_ops.initializers.store import Clock, Freed, Held
 
 __all__ = ["Collected", "collect", "superfluous"]
+
+# Seconds after which an untouched claim is nobody's, whatever the clocks of hosts say: it is touched every few seconds.
+_DEAD: Final = 3600.0
 
 
 class Collected(Protocol):
@@ -35,8 +38,12 @@ class Collected(Protocol):
     def drop_partial(self, key: str) -> None:
         """Remove one; its lock is held."""
 
-    def empty_trash(self) -> None:
-        """Remove what a removal that was killed left."""
+    def sweep(self, before: float) -> tuple[str, ...]:
+        """Remove what a killed removal left, and claims that nobody has touched since ``before``.
+
+        Returns:
+            Keys with a lock that may be one of a dead process.
+        """
 
 
 def superfluous(
@@ -73,6 +80,7 @@ def collect(
     whole = {one.key for one in snapshots}
     # Beside a whole snapshot a partial is what a maker left that was killed just after the rename.
     stale = [p for p in store.partials() if p[0] in whole or now - p[1] >= partials_older_than]
+    wanted = {one.key for one in going} | {partial[0] for partial in stale}
     busy: list[str] = []
 
     def remove(key: str, how: Callable[[str], None]) -> bool:
@@ -88,12 +96,13 @@ def collect(
     gone = tuple(one for one in going if remove(one.key, store.discard))
     left = [partial for partial in stale if remove(partial[0], store.drop_partial)]
     if not dry_run:
-        store.empty_trash()
+        for key in store.sweep(now - max(partials_older_than, _DEAD)):
+            remove(key, lambda _key: None)  # Whoever takes a lock cleans up after a dead holder.
     return Freed(
         snapshots=gone,
         partials=tuple(key for key, _, _ in left),
         size=sum(one.size for one in gone) + sum(size for _, _, size in left),
-        busy=tuple(busy),
+        busy=tuple(key for key in busy if key in wanted),
     )
 
 

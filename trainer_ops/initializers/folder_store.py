@@ -167,10 +167,17 @@ class FolderStore:
         """Its lock is held."""
         self._throw_away(self._root / ".partial" / key)
 
-    def empty_trash(self) -> None:
-        """What a removal that was killed left."""
+    def sweep(self, before: float) -> tuple[str, ...]:
+        """Removals that were killed, claims of the dead on other hosts, claims that were never finished."""
         for gone in (self._root / ".partial").glob(f"*{_GONE}*"):
             shutil.rmtree(gone, ignore_errors=True)
+        for claim in (self._root / ".locks").glob("*.json*"):
+            try:
+                if claim.stat().st_mtime <= before:
+                    claim.unlink()
+            except FileNotFoundError:
+                continue
+        return tuple(_keys(self._root / ".locks"))
 
     def _throw_away(self, folder: Path) -> None:
         if not folder.exists():

@@ -172,8 +172,13 @@ class ObjectStore:
             self._bucket.remove_below(key)
         self._bucket.remove_below(f".partial/{key}")
 
-    def empty_trash(self) -> None:
-        """Nothing is set aside here."""
+    def sweep(self, before: float) -> tuple[str, ...]:
+        """Claims of the dead on other hosts."""
+        claims = self._bucket.sizes(".locks")
+        for key, (_, changed) in claims.items():
+            if changed <= before:
+                self._bucket.remove(f".locks/{key}")
+        return tuple(key for key in claims if _KEY.fullmatch(key))
 
 
 def _cache() -> Path:
