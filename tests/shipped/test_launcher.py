@@ -135,10 +135,17 @@ RETURNED: dict[str, tuple[str, dict[str, Any] | None, str]] = {
         {"metrics": {"a": 1, "b": 2}},
         "",
     ),
-    "no dict": (
-        "return 0.5",
+    "a number": ("return 0.5", {"artifacts": {"return_value": 0.5}}, ""),
+    "a list": ("return [1, 'a', None]", {"artifacts": {"return_value": [1, "a", None]}}, ""),
+    "metrics and more": (
+        "return {'a': 1, 'classes': ['x', 'y'], 'best': None}",
+        {"metrics": {"a": 1}, "artifacts": {"classes": ["x", "y"], "best": None}},
+        "",
+    ),
+    "a thing": (
+        "return object()",
         None,
-        "trainer_ops: what the function returned is not reported: it is a float; return a dict of metrics",
+        "what the function returned is not reported: artifacts['return_value'] is a object; give plain data",
     ),
     "no plain data": (
         "return {'model': object()}",

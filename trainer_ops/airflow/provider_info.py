@@ -33,6 +33,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [{"integration-name": INTEGRATION, "python-modules": ["trainer_ops.airflow.operators"]}],
         "hooks": [{"integration-name": INTEGRATION, "python-modules": ["trainer_ops.airflow.hook"]}],
         "triggers": [{"integration-name": INTEGRATION, "python-modules": ["trainer_ops.airflow.triggers"]}],
+        "task-decorators": [{"name": "trainjob", "class-name": "trainer_ops.airflow.decorators.trainjob_task"}],
         "connection-types": [
             {
                 "connection-type": CONN_TYPE,

@@ -13,7 +13,7 @@ import dis
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -187,7 +187,8 @@ def _json(value: Any, path: str) -> Any:
         if math.isfinite(value):
             return value
         raise InvalidRequest(path, f"{value!r} is no JSON number", "Give text, and turn it into a number inside")
-    if isinstance(value, list | tuple):
+    # Also a mapped task's results, which Airflow reads one by one.
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_json(item, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, Mapping):
         for name in value:

@@ -83,17 +83,26 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "_trainer_ops
 
 
 def finish(result):
-    """Report what the function returned. The training is done: a value that cannot be reported does not undo it."""
+    """Report what the function returned. The training is done: a value that cannot be reported does not undo it.
+
+    A dict is metrics by name, beside the parts of a report; what is no number or text in it is an artifact of that
+    name. Anything else is the artifact ``return_value``.
+    """
     from trainer_ops import report
 
     if result is None:
         return
     try:
         if not isinstance(result, dict):
-            raise ValueError("it is a " + type(result).__name__ + "; return a dict of metrics")
+            report(artifacts={"return_value": result})
+            return
         parts = {name: result[name] for name in ("metrics", "model_uri", "artifacts") if name in result}
         rest = {name: value for name, value in result.items() if name not in parts}
-        report(**{**parts, "metrics": {**(parts.get("metrics") or {}), **rest}})
+        other = (dict, list, tuple, type(None))
+        nested = {name: rest.pop(name) for name in list(rest) if isinstance(rest[name], other)}
+        metrics = {**(parts.pop("metrics", None) or {}), **rest}
+        artifacts = {**(parts.pop("artifacts", None) or {}), **nested}
+        report(metrics, artifacts=artifacts, **parts)
     except (TypeError, ValueError) as error:
         print("trainer_ops: what the function returned is not reported:", error, file=sys.stderr)
 '''
