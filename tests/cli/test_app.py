@@ -18,11 +18,13 @@ COMMANDS = [
     "run", "submit", "wait", "status", "list", "logs", "exec", "cancel", "suspend", "resume", "validate", "runtimes",
     "demo",
 ]  # fmt: skip
+GROUPS = {"init": ["dataset", "model"], "snapshots": ["list", "verify", "gc"]}
 HEAVY = {"pydantic", "yaml", "rich", "kubernetes", "sqlite3", "asyncio", "psutil", "tenacity", "importlib.metadata"}
 
 
 def test_the_commands_are_exactly_these(cli: Cli) -> None:
     assert [command.name for command in app.registered_commands] == COMMANDS
+    assert [group.typer_instance.info.name for group in app.registered_groups if group.typer_instance] == [*GROUPS]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -32,11 +34,19 @@ def test_each_command_has_help(cli: Cli, command: str) -> None:
     assert ran.out.startswith(f"Usage: trainer-ops {command}")
 
 
+@pytest.mark.parametrize(("group", "command"), [(group, name) for group, names in GROUPS.items() for name in names])
+def test_each_command_of_a_group_has_help(cli: Cli, group: str, command: str) -> None:
+    ran = cli(group, command, "--help")
+    assert ran.code == 0
+    assert ran.out.startswith(f"Usage: trainer-ops {group} {command}")
+    assert max(map(len, ran.out.splitlines())) <= 100
+
+
 def test_the_help_of_all_says_each_command_in_full(cli: Cli) -> None:
     said = cli("--help").out
     assert "Exit codes: 0 trained, 1 training failed, 2 invalid input" in said
     listed = said[said.index("Commands:") :]
-    assert re.findall(r"^  (\w+) ", listed, re.MULTILINE) == COMMANDS
+    assert re.findall(r"^  (\w+) ", listed, re.MULTILINE) == [*COMMANDS, *GROUPS]
     assert "..." not in listed
 
 

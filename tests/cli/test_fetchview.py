@@ -131,6 +131,12 @@ def test_the_end_says_what_and_how_to_go_on() -> None:
     ]
 
 
+def test_a_long_source_has_a_line_of_its_own() -> None:
+    long = replace(SNAPSHOT, uri="s3://team-a-training-data-eu-west-1/recommender/embeddings/2026/11/30/full")
+    lines = [plain(line) for line in made(long, 36.0, "", 79, Signs())]
+    assert lines[:2] == ["✔ dataset full fetched in 0:36   200 files, 1.7 GB", f"  source   {long.uri}"]
+
+
 def test_a_hit_says_so() -> None:
     (head, *_) = made(replace(SNAPSHOT, hit=True), None, "", 99, Signs())
     assert plain(head) == "✔ dataset hf://datasets/org/digits was there already   200 files, 1.7 GB"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trainer_ops.cli import change, exec, look, train
+from trainer_ops.cli import change, exec, init, look, snapshots, train
 from trainer_ops.cli.flags import spread
 
 __all__ = ["app", "run"]
@@ -68,6 +68,8 @@ _COMMANDS: dict[str, Callable[..., int]] = {
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name)(spread(_command))
+app.add_typer(init.app)
+app.add_typer(snapshots.app)
 
 
 def run(argv: Sequence[str] | None = None) -> int:

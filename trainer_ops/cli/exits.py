@@ -2,13 +2,13 @@
 
 =====  ==========================================================================================
 0      trained (or, for a command that does not wait: done)
-1      the training failed
+1      the training failed; of ``init`` no snapshot could be made; of ``snapshots verify`` one is damaged
 2      invalid input, or the target refuses it: nothing was created
 3      gave up waiting, by a limit or by Ctrl-C or SIGTERM: the training was left alone
 4      the training was cancelled, deleted or replaced
 5      the target could not be reached
 70     a fault of this program
-130    Ctrl-C in a command that leaves nothing behind
+130    Ctrl-C in a command that leaves nothing behind that goes on
 =====  ==========================================================================================
 """
 
@@ -19,6 +19,7 @@ import sys
 from enum import IntEnum
 
 from trainer_ops.errors import Detached, TrainerOpsError, TrainingEnded, Unreachable
+from trainer_ops.initializers.provider import SnapshotError
 from trainer_ops.model.outcome import Ending, Outcome
 
 __all__ = ["DEBUG", "Exit", "exit_for", "explain", "of_outcome"]
@@ -64,6 +65,8 @@ def exit_for(error: BaseException) -> Exit:
         return Exit.GAVE_UP
     if isinstance(error, Unreachable):
         return Exit.UNREACHABLE
+    if isinstance(error, SnapshotError):
+        return Exit.FAILED
     # An answer that says no (forbidden, rejected, taken name) is about the input, however it was found.
     return Exit.INVALID if isinstance(error, TrainerOpsError) else Exit.FAULT
 

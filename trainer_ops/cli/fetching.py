@@ -7,20 +7,22 @@ from types import TracebackType
 
 from trainer_ops.cli.fetchview import Progress, files_text, progress_line, short
 from trainer_ops.cli.screen import Screen, styled
+from trainer_ops.cli.text import size_text
 from trainer_ops.cli.views import note_line
 from trainer_ops.lifecycle.clock import Clock
 
 __all__ = ["Fetching", "fetching_for"]
 
-# A pipe is told in steps of so many per cent, and after so many seconds without one.
+# A pipe is told in steps of so many per cent, but not more often than so many seconds, nor less often than that.
 _STEP = 10
+_BREATH = 5.0
 _SILENCE = 60.0
 
 
 class Fetching:
     """A listener that remembers and shows nothing: ``--quiet``. A context: entered while the snapshot is made.
 
-    It may be told by several threads at once.
+    It is told by the threads that fetch, one at a time, while another one draws.
     """
 
     def __init__(self, screen: Screen, clock: Clock, uri: str) -> None:
@@ -41,13 +43,13 @@ class Fetching:
         """The source has been asked: so many files of so many bytes; ``done`` are there from an earlier try."""
         with self._lock:
             self.progress.start(self.clock.now(), files, size, done)
-            self.started()
+        self.started()
 
     def on_progress(self, bytes_done: int, files_done: int) -> None:
         """So much is there now."""
         with self._lock:
             self.progress.move(self.clock.now(), bytes_done, files_done)
-            self.moved()
+        self.moved()
 
     def on_note(self, text: str) -> None:
         """Show nothing."""
@@ -70,28 +72,22 @@ class Plain(Fetching):
     def started(self) -> None:
         """What there is to do, and what of it is done."""
         seen = self.progress
-        kept = f"   {files_text_done(seen)}" if seen.done else ""
+        kept = f"   {size_text(seen.done)} are here from an earlier try" if seen.done else ""
         self.screen.text(f"{short(seen.uri)}  {files_text(seen.files or 0, seen.size)}{kept}")
 
     def moved(self) -> None:
         """A line when the tens of the percentage are new, or when nothing was said for a minute."""
         now, percent = self.clock.now(), self.progress.percent
         tens = percent // _STEP if percent is not None else self._tens
+        silent = now - self._said
         # The end has lines of its own.
-        if (tens > self._tens and tens < 100 // _STEP) or now - self._said >= _SILENCE:
+        if (self._tens < tens < 100 // _STEP and silent >= _BREATH) or silent >= _SILENCE:
             self._tens, self._said = tens, now
             self.screen.say(progress_line(self.progress, now, self.screen.width, self.screen.signs))
 
     def on_note(self, text: str) -> None:
         """The note."""
         self.screen.say(note_line(text))
-
-
-def files_text_done(seen: Progress) -> str:
-    """What an earlier try has left."""
-    from trainer_ops.cli.text import size_text
-
-    return f"{size_text(seen.done)} are here from an earlier try"
 
 
 class Live(Fetching):

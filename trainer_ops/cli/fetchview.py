@@ -133,15 +133,20 @@ def _bar(done: int, size: int, columns: int, signs: Signs) -> list[tuple[str, st
 
 def made(snapshot: Snapshot, took: float | None, use: str, width: int, signs: Signs) -> list[Spans]:
     """The end: what, how much, whether it was there already, and how to go on with it."""
-    head: list[tuple[str, str]] = [
-        (f"{signs.good} ", "bold green"),
-        (f"{snapshot.kind} ", ""),
-        (cut(clean(snapshot.uri), max(24, width - 50), ellipsis=signs.ellipsis), "bold"),
-        (" was there already" if snapshot.hit else f" fetched in {duration(took or 0)}", "green"),
-        (f"   {files_text(snapshot.files, snapshot.size)}", ""),
-    ]
-    facts = (("key", snapshot.key), ("revision", snapshot.revision), ("where", snapshot.location), ("use", use))
-    return [head, *([(f"  {label:<9}", "bold"), (clean(text), "")] for label, text in facts if text)]
+    says = " was there already" if snapshot.hit else f" fetched in {duration(took or 0)}"
+    count = f"   {files_text(snapshot.files, snapshot.size)}"
+    uri = clean(snapshot.uri)
+    room = width - wide(f"{signs.good} {snapshot.kind} {says}{count}")
+    name, source = (uri, "") if wide(uri) <= room else (cut(clean(short(uri)), room, ellipsis=signs.ellipsis), uri)
+    head = [(f"{signs.good} ", "bold green"), (f"{snapshot.kind} ", ""), (name, "bold"), (says, "green"), (count, "")]
+    facts = {
+        "source": source,
+        "key": snapshot.key,
+        "revision": snapshot.revision,
+        "where": snapshot.location,
+        "use": use,
+    }
+    return [head, *([(f"  {label:<9}", "bold"), (clean(text), "")] for label, text in facts.items() if text)]
 
 
 def block(head: Spans, what: str, remedy: str, width: int, next_steps: Sequence[tuple[str, str]] = ()) -> list[Spans]:

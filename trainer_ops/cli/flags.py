@@ -10,7 +10,17 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-__all__ = ["LimitFlags", "Name", "NameFlags", "TargetFlags", "TrainFlags", "ViewFlags", "spread"]
+__all__ = [
+    "LimitFlags",
+    "Name",
+    "NameFlags",
+    "SourceFlags",
+    "StoreFlags",
+    "TargetFlags",
+    "TrainFlags",
+    "ViewFlags",
+    "spread",
+]
 
 _TARGET_HELP = "Where trainings run: local:///DIR. Else $TRAINER_OPS_TARGET, else this machine."
 
@@ -132,11 +142,12 @@ class TrainFlags:
         str | None, typer.Option("--priority-class", metavar="NAME", help="Kueue's WorkloadPriorityClass.")
     ] = None
     dataset: Annotated[
-        str | None, typer.Option("--dataset", metavar="URI", help="Fetched by the dataset initializer.")
+        str | None,
+        typer.Option("--dataset", metavar="DATA", help="URI to fetch, or a snapshot: its key, location or JSON file."),
     ] = None
-    model: Annotated[str | None, typer.Option("--model", metavar="URI", help="Fetched by the model initializer.")] = (
-        None
-    )
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="DATA", help="The same for a model to start from.")
+    ] = None
     checkpoint_dir: Annotated[
         str | None, typer.Option("--checkpoint-dir", metavar="DIR", help="Outlives an attempt; one subfolder a run.")
     ] = None
@@ -152,6 +163,66 @@ class TrainFlags:
     grace_period: Annotated[
         str | None, typer.Option("--grace-period", metavar="TIME", help="Time to save after SIGTERM. [the runtime's]")
     ] = None
+
+
+_TO_HELP = "Where snapshots are kept: file:///DIR, s3://BUCKET/PREFIX, pvc://CLAIM[/FOLDER]. [the target's own]"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFlags:
+    """Which snapshots, and where."""
+
+    to: Annotated[str, typer.Option("--to", metavar="URL", help=_TO_HELP)] = ""
+    target: Annotated[str | None, typer.Option("--target", metavar="URL", help=_TARGET_HELP)] = None
+    secret: Annotated[
+        str | None, typer.Option("--secret", metavar="NAME", help="Secret for object storage, on a cluster.")
+    ] = None
+    image: Annotated[
+        str | None, typer.Option("--image", metavar="IMAGE", help="Container image that looks, on a cluster.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFlags:
+    """What to make a snapshot of, and where it is kept."""
+
+    uri: Annotated[
+        str,
+        typer.Argument(metavar="URI", help="hf:// s3:// gs:// az:// http(s):// file:// or pvc://", show_default=False),
+    ]
+    revision: Annotated[
+        str, typer.Option("--revision", metavar="R", help="Branch, tag, commit or version. [the newest]")
+    ] = ""
+    include: Annotated[
+        Texts, typer.Option("--include", metavar="GLOB", help="Take only such paths, repeatable. [all]")
+    ] = None
+    ignore: Annotated[
+        Texts, typer.Option("--ignore", metavar="GLOB", help="Leave such paths out, repeatable; goes before --include.")
+    ] = None
+    to: Annotated[str, typer.Option("--to", metavar="URL", help=_TO_HELP)] = ""
+    storage: Annotated[
+        str | None, typer.Option("--storage", metavar="SIZE", help="Make the claim of --to, of this size, like 20Gi.")
+    ] = None
+    storage_class: Annotated[
+        str | None, typer.Option("--storage-class", metavar="NAME", help="Of which class. [the cluster's default]")
+    ] = None
+    secret: Annotated[
+        str | None,
+        typer.Option("--secret", metavar="NAME", help="Secret with the source's credentials, on a cluster."),
+    ] = None
+    image: Annotated[
+        str | None, typer.Option("--image", metavar="IMAGE", help="Container image that fetches, on a cluster.")
+    ] = None
+    env: Annotated[
+        Texts,
+        typer.Option("--env", "-e", metavar="K=V", help="Variable for what fetches, repeatable; no secrets."),
+    ] = None
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="TIME", help="Give up after this time; what is there is kept.")
+    ] = None
+    refresh: Annotated[bool, typer.Option("--refresh", help="Check one that is there; if damaged make it anew.")] = (
+        False
+    )
 
 
 def spread(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 """Flags and files to a TrainRequest and a RunKey: every error here names the flag that was typed.
 
-Pure, but for the three questions that are arguments: is this a file, what is in the environment, a fresh key.
+Pure, but for the questions that are arguments: is this a file, what is in the environment, which snapshot, a fresh key.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from trainer_ops.model.limits import Limits
 
 if TYPE_CHECKING:
     from trainer_ops.model.request import TrainRequest
+    from trainer_ops.model.snapshot import SnapshotKind
 
 __all__ = ["FLAG_OF", "key_of", "limits_over", "pairs", "request_of"]
 
@@ -49,6 +50,7 @@ def request_of(
     *,
     is_file: Callable[[str], bool],
     environ: Mapping[str, str],
+    data: Callable[[str, SnapshotKind], Any] = lambda text, kind: text,
 ) -> TrainRequest:
     """The request that these flags, and the manifest of ``--file``, describe.
 
@@ -60,6 +62,8 @@ def request_of(
     if flags.gpu is not None and any(item.partition("=")[0] == GPU for item in flags.resource or ()):
         raise InvalidRequest("--gpu", f"--resource {GPU} says the same", "Give one of them")
     given: dict[str, Any] = {name: getattr(flags, name) for name in _SAME_NAME}
+    kinds: tuple[SnapshotKind, ...] = ("dataset", "model")
+    given |= {kind: data(text, kind) for kind in kinds if (text := getattr(flags, kind)) is not None}
     given |= {
         "manifest": manifest,
         "num_nodes": flags.nodes,

@@ -27,10 +27,11 @@ from trainer_ops.model.request import TrainRequest
 from trainer_ops.model.times import rfc3339
 from trainer_ops.status.wait import Wait
 
-__all__ = ["Session", "submit_only"]
+__all__ = ["SECRET", "Session", "submit_only"]
 
 _NODE = re.compile(r"\b(node-\d+|launcher|(?:dataset|model)-initializer)\b")
-_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|API_?KEY", re.IGNORECASE)
+# Names of variables of which the value must not be shown.
+SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|API_?KEY", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,7 @@ def typed_line(argv: Sequence[str]) -> list[str]:
         flag = next((f for f in ("--env=", "-e") if word.startswith(f) and word != "-e"), "")
         env, rest = after_env or bool(flag), word[len(flag) :]
         name, equals, _ = rest.partition("=")
-        if env and equals and _SECRET.search(name):
+        if env and equals and SECRET.search(name):
             rest = name
         words.append(shlex.quote(flag + rest))
         after_env = word in ("--env", "-e")

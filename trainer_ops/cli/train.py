@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from trainer_ops.cli.flags import LimitFlags, NameFlags, TargetFlags, TrainFlags
 if TYPE_CHECKING:
     from trainer_ops.model.identity import RunKey
     from trainer_ops.model.request import TrainRequest
+    from trainer_ops.model.snapshot import Snapshot, SnapshotKind
 
 __all__ = ["demo", "run", "submit", "wait"]
 
@@ -31,7 +33,7 @@ def run(ctx: typer.Context, train: TrainFlags, limits: LimitFlags, where: Target
     from trainer_ops.cli.target import clock, opened
 
     screen = Screen(view.output)
-    request, key = _request(train, limits)
+    request, key = _request(train, limits, where.target)
     with opened(where.target) as backend:
         session = Session(backend, screen, view, clock(), typed_line(ctx.obj or ()), where.target)
         return session.run(request, key)
@@ -53,7 +55,7 @@ def submit(
     from trainer_ops.cli.target import clock, opened
 
     screen = Screen(output)
-    request, key = _request(train, limits)
+    request, key = _request(train, limits, where.target)
     with opened(where.target) as backend:
         session = Session(backend, screen, ViewFlags(output), clock(), typed_line(ctx.obj or ()), where.target)
         return submit_only(session, request, key)
@@ -101,7 +103,7 @@ def demo(
         return session.run(demo_request(plain=plain, rounds=rounds), key_of(None, None))
 
 
-def _request(train: TrainFlags, limits: LimitFlags) -> tuple[TrainRequest, RunKey]:
+def _request(train: TrainFlags, limits: LimitFlags, target: str | None) -> tuple[TrainRequest, RunKey]:
     from trainer_ops.cli.inputs import key_of, request_of
     from trainer_ops.cli.manifests import only, parse, read
     from trainer_ops.validate.trainjob import check, refuse
@@ -111,5 +113,27 @@ def _request(train: TrainFlags, limits: LimitFlags) -> tuple[TrainRequest, RunKe
         manifest = only(parse(read(train.file), train.file)).manifest
         # Once more when it is built, against its runtime; but what names no runtime must be told so first.
         refuse(check(manifest, None))
-    request = request_of(train, limits, manifest, is_file=lambda path: Path(path).is_file(), environ=os.environ)
+    request = request_of(
+        train,
+        limits,
+        manifest,
+        is_file=lambda path: Path(path).is_file(),
+        environ=os.environ,
+        data=partial(_data, target),
+    )
     return request, key_of(train.key, manifest)
+
+
+def _data(target: str | None, text: str, kind: SnapshotKind) -> str | Snapshot:
+    from trainer_ops.cli.data import data_of
+    from trainer_ops.cli.stored import snapshot_of
+    from trainer_ops.cli.target import opened
+
+    def find(prefix: str, kind: SnapshotKind) -> Snapshot:
+        with opened(target) as backend:
+            return snapshot_of(backend, prefix, kind)
+
+    def read(path: str) -> str | None:
+        return Path(path).read_text(encoding="utf-8", errors="replace") if Path(path).is_file() else None
+
+    return data_of(text, kind, read=read, find=find)
