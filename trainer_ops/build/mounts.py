@@ -13,7 +13,7 @@ from trainer_ops.model import keys
 from trainer_ops.model.runtime import ReplicatedJob, TrainingRuntime
 from trainer_ops.model.snapshot import Snapshot
 
-__all__ = ["Place", "environment", "fetched", "mounts_of", "place_of", "refuse_out_of_reach"]
+__all__ = ["Place", "environment", "fetched", "mounts_of", "place_of", "refuse_out_of_reach", "training_container"]
 
 Snapshots = Mapping[str, Snapshot]
 
@@ -158,7 +158,7 @@ def mounts_of(
         used = [m["name"] for spec in specs for m in spec["containers"][0]["volumeMounts"]]
         turn = used.count(mount["name"])
         if turn == len(specs):
-            specs.append({"containers": [{"name": _container(runtime, job), "volumeMounts": []}]})
+            specs.append({"containers": [{"name": training_container(runtime, job), "volumeMounts": []}]})
         specs[turn]["containers"][0]["volumeMounts"].append(mount)
         if place.claim not in there:
             there[place.claim] = mount["name"]
@@ -167,7 +167,7 @@ def mounts_of(
     return specs
 
 
-def _container(runtime: TrainingRuntime | None, job: str) -> str:
+def training_container(runtime: TrainingRuntime | None, job: str) -> str:
     """The container that trains: Trainer's ``node``, else the one named like its job, else the first."""
     found = runtime.job(job) if runtime else None
     names = [container.name for container in found.containers] if found else []

@@ -11,7 +11,7 @@ from trainer_ops.model import keys
 from trainer_ops.model.request import TrainRequest
 from trainer_ops.model.runtime import TrainingRuntime
 
-__all__ = ["patches_of"]
+__all__ = ["patches_of", "training_jobs"]
 
 _MAX_PATCHES: Final = 16
 _OURS: Final = (keys.PATCH_MANAGER, keys.PATCH_MANAGER_SECOND)
@@ -40,7 +40,7 @@ def patches_of(request: TrainRequest, runtime: TrainingRuntime | None) -> list[d
 def _own(request: TrainRequest, runtime: TrainingRuntime | None) -> list[dict[str, Any]]:
     """The first has the grace period and every mount but a second one of the same volume."""
     rows: tuple[list[dict[str, Any]], ...] = tuple([] for _ in _OURS)
-    for job in _training_jobs(runtime):
+    for job in training_jobs(runtime):
         specs = mounts_of(request.snapshots, runtime, job, request.runtime_patches)
         if request.termination_grace_period_seconds is not None:
             grace = {"terminationGracePeriodSeconds": request.termination_grace_period_seconds}
@@ -64,7 +64,7 @@ def _no_room(request: TrainRequest, needed: int, given: int) -> InvalidRequest:
     return InvalidRequest(next(iter(request.snapshots)), f"its mount {reason}", "Join some of them into one")
 
 
-def _training_jobs(runtime: TrainingRuntime | None) -> list[str]:
+def training_jobs(runtime: TrainingRuntime | None) -> list[str]:
     """The replicatedJobs in which the training's processes run: all but the initializers."""
     jobs = runtime.jobs if runtime else ()
     return [job.name for job in jobs if job.ancestor not in keys.INITIALIZERS] or [keys.STEP_NODE]
