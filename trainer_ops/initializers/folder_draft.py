@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from trainer_ops.initializers.claims import boot_id
 from trainer_ops.initializers.hashing import sha256_of
-from trainer_ops.initializers.locks import boot_id
 from trainer_ops.initializers.manifest import FileEntry, Manifest, check_clashes
 from trainer_ops.initializers.provider import RemoteFile
 from trainer_ops.initializers.source import Source

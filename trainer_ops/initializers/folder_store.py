@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from trainer_ops.initializers.claims import FileClaim, KernelLock
 from trainer_ops.initializers.collect import collect
 from trainer_ops.initializers.folder_draft import FolderDraft, sync_folder
 from trainer_ops.initializers.hashing import sha256_of
-from trainer_ops.initializers.locks import FileClaim, KernelLock, holding
+from trainer_ops.initializers.locks import holding
 from trainer_ops.initializers.manifest import FileEntry, Manifest
 from trainer_ops.initializers.provider import SnapshotError
 from trainer_ops.initializers.store import Clock, Freed, Held
