@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from trainer_ops.errors import InvalidRequest
-from trainer_ops.kfp.inputs import request_from, run_key, spoiled_numbers
-from trainer_ops.model.request import Initializer
+from trainer_ops.kfp.inputs import fields_from, run_key, spoiled_numbers
+from trainer_ops.model.request import Initializer, TrainRequest
 
 pytestmark = pytest.mark.kfp
+
+
+def request_from(given: dict[str, Any], spoiled: frozenset[str] = frozenset()) -> TrainRequest:
+    return TrainRequest(**fields_from(given, spoiled=spoiled))
+
 
 BASE: dict[str, Any] = {"runtime": "torch-distributed", "command": ["true"]}
 

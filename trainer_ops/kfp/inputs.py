@@ -1,4 +1,4 @@
-"""What a component's inputs mean: KFP's values -> TrainRequest and RunKey. Pure.
+"""What a component's inputs mean: KFP's values -> fields of a TrainRequest, and RunKey. Pure.
 
 KFP carries every number of a struct as a float, every optional as a sentinel (``Optional[int]`` crashes its local
 runner) and text where a pipeline joined parts, so each value is brought back here, once.
@@ -12,9 +12,8 @@ from typing import Any
 
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.model.identity import RunKey
-from trainer_ops.model.request import TrainRequest
 
-__all__ = ["request_from", "run_key", "spoiled_numbers"]
+__all__ = ["fields_from", "plain", "run_key", "spoiled_numbers"]
 
 # Inputs that have another name in a request, because "model" is the component's output.
 _RENAMED = {"script_uri": "script", "dataset_uri": "dataset", "base_model_uri": "model"}
@@ -35,11 +34,11 @@ _NUMBERS = frozenset(
 )
 
 
-def request_from(inputs: Mapping[str, Any], *, spoiled: Collection[str] = ()) -> TrainRequest:
-    """The request that these inputs describe.
+def fields_from(inputs: Mapping[str, Any], *, spoiled: Collection[str] = ()) -> dict[str, Any]:
+    """The fields of ``TrainRequest`` that these inputs give.
 
     Args:
-        inputs: the component's parameters by name, ``target`` left out.
+        inputs: the component's parameters by name, those that are not of the request left out.
         spoiled: texts that are whole numbers of the pipeline's, see ``spoiled_numbers``.
 
     Raises:
@@ -49,13 +48,13 @@ def request_from(inputs: Mapping[str, Any], *, spoiled: Collection[str] = ()) ->
     for name, value in inputs.items():
         if not _given(name, value):
             continue
-        fields[_RENAMED.get(name, name)] = _whole_number(name, value) if name in _NUMBERS else _plain(value, spoiled)
+        fields[_RENAMED.get(name, name)] = _whole_number(name, value) if name in _NUMBERS else plain(value, spoiled)
     for name in ("command", "args", "packages"):
         if name in fields:
             fields[name] = [_text(item) for item in fields[name]]
     if "manifest" in fields and "runtime" in fields:
         raise InvalidRequest("runtime", "manifest already names its runtime", "Leave runtime out")
-    return TrainRequest(**fields)
+    return fields
 
 
 def _given(name: str, value: Any) -> bool:
@@ -77,15 +76,15 @@ def _whole_number(name: str, value: Any) -> int:
     return int(number)
 
 
-def _plain(value: Any, spoiled: Collection[str] = ()) -> Any:
+def plain(value: Any, spoiled: Collection[str] = ()) -> Any:
     """The same data with whole floats as ints, all the way down: a TrainJob's int32 does not take 2.0 everywhere."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, str) and value in spoiled:
         return value.removesuffix(".0")
     if isinstance(value, Mapping):
-        return {key: _plain(item, spoiled) for key, item in value.items()}
-    return [_plain(item, spoiled) for item in value] if isinstance(value, list) else value
+        return {key: plain(item, spoiled) for key, item in value.items()}
+    return [plain(item, spoiled) for item in value] if isinstance(value, list) else value
 
 
 def spoiled_numbers(channels: Mapping[str, Any]) -> frozenset[str]:

@@ -1,42 +1,112 @@
-"""The bodies of the components that train: submit or adopt, wait, fill the artifacts."""
+"""The bodies of the components that train and wait: submit or adopt, wait, fill the artifacts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from trainer_ops.errors import Unreachable
+from trainer_ops.backends.base import Backend
+from trainer_ops.build.mounts import training_container
+from trainer_ops.build.patches import training_jobs
+from trainer_ops.errors import Forbidden, Unreachable
 from trainer_ops.kfp.artifacts import fill
 from trainer_ops.kfp.body import opened, say
-from trainer_ops.kfp.cancel import cancelled_by_sigterm
-from trainer_ops.kfp.inputs import request_from, run_key, spoiled_numbers
+from trainer_ops.kfp.cancel import Handle, cancelled_by_sigterm
+from trainer_ops.kfp.inputs import fields_from, run_key, spoiled_numbers
 from trainer_ops.kfp.owner import workflow_of
 from trainer_ops.kfp.printer import Printer
+from trainer_ops.kfp.retry import retries_from, tries_left, worth_a_retry
 from trainer_ops.kfp.task import Task
-from trainer_ops.lifecycle.clock import RealClock
+from trainer_ops.kfp.taskconfig import applied, parse
+from trainer_ops.lifecycle.clock import Clock, RealClock
 from trainer_ops.lifecycle.drive import drive
 from trainer_ops.lifecycle.fetch import fetch_script
-from trainer_ops.lifecycle.submit import submit
+from trainer_ops.lifecycle.patience import pauses, persist
+from trainer_ops.lifecycle.submit import Submitted, submit
+from trainer_ops.model.identity import RunKey
 from trainer_ops.model.outcome import Outcome
 from trainer_ops.model.request import TrainRequest
+from trainer_ops.model.runtime import TrainingRuntime
 from trainer_ops.status.verdict import error_for
 from trainer_ops.status.wait import Wait
 
-__all__ = ["train_job"]
+__all__ = ["ended", "submitted", "train_job"]
 
 # Inputs that are not of the request.
 _APART = frozenset({"target", "task_config", "retries"})
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0
 
 
 def train_job(task: Task) -> Mapping[str, Any]:
     """The component ``train_job``."""
+    retries = retries_from(task.inputs.get("retries"))
+    clock = RealClock()
+    with opened(task.inputs) as backend:
+        request = request_of(task, backend, clock)
+        key = run_key(task.identity("model"), title=request.title)
+        with cancelled_by_sigterm(backend, key) as handle:
+            outcome = _train(backend, request, key, handle, clock, retries)
+    return ended(task, outcome)
+
+
+def request_of(task: Task, backend: Backend, clock: Clock) -> TrainRequest:
+    """What a task's inputs and its own configuration ask for, a script behind a URI read."""
     given = {name: value for name, value in task.inputs.items() if name not in _APART}
-    request = request_from(given, spoiled=spoiled_numbers(task.channels))
-    return _trained(task, fetch_script(request))
+    fields = fields_from(given, spoiled=spoiled_numbers(task.channels))
+    config = parse(task.inputs.get("task_config"))
+    if config:
+        plain = TrainRequest(**fields)
+        runtime = persist(
+            lambda: _runtime(backend, plain), clock=clock, patience=plain.unreachable_timeout, away=_say_away
+        )
+        fields = applied(fields, config, [(job, training_container(runtime, job)) for job in training_jobs(runtime)])
+    return fetch_script(TrainRequest(**fields))
 
 
-def _trained(task: Task, request: TrainRequest) -> Mapping[str, Any]:
-    outcome = _run(task, request)
+def _runtime(backend: Backend, request: TrainRequest) -> TrainingRuntime | None:
+    """The runtime whose pods are to be patched; None where it is not known, which ``submit`` will say better."""
+    kind, name = request.runtime_ref
+    try:
+        raw = backend.runtime(name, kind)
+    except Forbidden:
+        return None
+    return None if raw is None else TrainingRuntime.from_raw(raw)
+
+
+def _train(backend: Backend, request: TrainRequest, key: RunKey, handle: Handle, clock: Clock, retries: int) -> Outcome:
+    """Train, and again as often as ``retries`` allows."""
+    for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
+        made = submitted(backend, request, key, handle, clock)
+        listener = Printer(made.ref.name, clock.now())
+        wait = Wait.begin(made.ref, request.limits, now=clock.now(), attempt=made.attempt)
+        outcome = drive(backend, wait, clock=clock, listener=listener)
+        left = tries_left(made.attempt, retries)
+        if not left or not worth_a_retry(outcome):
+            return outcome
+        handle.ended()
+        assert outcome.diagnosis is not None
+        listener.on_note(f"{outcome.diagnosis.summary}; trying again in {pause:g} s, {left} of {retries} retries left")
+        clock.sleep(pause)
+    raise AssertionError("pauses never end")
+
+
+def submitted(backend: Backend, request: TrainRequest, key: RunKey, handle: Handle, clock: Clock) -> Submitted:
+    """Make sure that the training is there, and let a signal cancel that one."""
+    owner = workflow_of(backend, say)
+    made = submit(handle.backend, request, key, clock=clock, owner=owner, away=_say_away)
+    handle.started(made.ref)
+    say(f"{made.ref.name}  {made.how} on {made.ref.target}, attempt {made.attempt}")
+    for warning in made.warnings:
+        say(f"{made.ref.name}  {warning}")
+    return made
+
+
+def ended(task: Task, outcome: Outcome) -> Mapping[str, Any]:
+    """The outputs of a success.
+
+    Raises:
+        TrainingEnded: it is none; the error's text is the Diagnosis.
+    """
     error = error_for(outcome)
     if error is not None:
         raise error
@@ -44,19 +114,5 @@ def _trained(task: Task, request: TrainRequest) -> Mapping[str, Any]:
     return {"outcome": outcome.to_json(), "model_uri": outcome.model_uri or ""}
 
 
-def _run(task: Task, request: TrainRequest) -> Outcome:
-    key = run_key(task.identity("model"), title=request.title)
-    clock = RealClock()
-    with opened(task.inputs) as backend, cancelled_by_sigterm(backend, key) as handle:
-        owner = workflow_of(backend, say)
-        submitted = submit(handle.backend, request, key, clock=clock, owner=owner, away=say_away)
-        handle.started(submitted.ref)
-        listener = Printer(submitted.ref.name, clock.now())
-        listener.on_note(f"{submitted.how} on {submitted.ref.target}, attempt {submitted.attempt}")
-        wait = Wait.begin(submitted.ref, request.limits, now=clock.now(), attempt=submitted.attempt)
-        return drive(backend, wait, clock=clock, listener=listener)
-
-
-def say_away(error: Unreachable) -> None:
-    """The target gives no answer yet."""
+def _say_away(error: Unreachable) -> None:
     say(f"no answer from the target: {error.message}; trying again")
