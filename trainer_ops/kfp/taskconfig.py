@@ -28,7 +28,7 @@ PATCH_MANAGER: Final = "trainer-ops.kubeflow.org/kfp-task"
 
 _FIELD: Final = "task_config"
 # Kubernetes' spelling, which KFP's driver writes -> the Python SDK's. Each with the type it must have.
-_FIELDS: Final = {
+_FIELDS: Final[Mapping[str, tuple[str, type]]] = {
     "resources": ("resources", dict),
     "env": ("env", list),
     "nodeSelector": ("node_selector", dict),
@@ -57,7 +57,7 @@ def parse(given: Any) -> dict[str, Any]:
     names = {snake: name for name, (snake, _) in _FIELDS.items()}
     found: dict[str, Any] = {}
     for key, value in config.items():
-        name = names.get(key, key)
+        name = names.get(str(key), str(key))
         if not value:
             continue
         if name not in _FIELDS:
