@@ -81,7 +81,7 @@ def collect(
     # Beside a whole snapshot a partial is what a maker left that was killed just after the rename.
     stale = [p for p in store.partials() if p[0] in whole or now - p[1] >= partials_older_than]
     wanted = {one.key for one in going} | {partial[0] for partial in stale}
-    busy: list[str] = []
+    busy: set[str] = set()
 
     def remove(key: str, how: Callable[[str], None]) -> bool:
         try:
@@ -89,7 +89,7 @@ def collect(
                 if not dry_run:
                     how(key)
         except SnapshotError:
-            busy.append(key)
+            busy.add(key)
             return False
         return True
 
@@ -102,7 +102,7 @@ def collect(
         snapshots=gone,
         partials=tuple(key for key, _, _ in left),
         size=sum(one.size for one in gone) + sum(size for _, _, size in left),
-        busy=tuple(key for key in busy if key in wanted),
+        busy=tuple(sorted(busy & wanted)),
     )
 
 
