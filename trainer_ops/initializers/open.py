@@ -13,7 +13,7 @@ from trainer_ops.initializers.source import Source, claim_of, folder_of
 
 __all__ = ["open_provider"]
 
-# Each module has ``provider(source, credentials) -> Provider``.
+# Each module has ``open_source(source, credentials) -> Provider``.
 _MODULES: Final = {"hf": "hub", "http": "http", "https": "http", "s3": "objects", "gs": "objects", "az": "objects"}
 _EXTRAS: Final = {"gs": "gcs", "az": "azure"}
 
@@ -35,7 +35,7 @@ def open_provider(
         return _folder(source, mounts or {})
     try:
         module = importlib.import_module(f"trainer_ops.initializers.{_MODULES[source.scheme]}")
-        opened: Provider = module.provider(source, credentials or Credentials())
+        opened: Provider = module.open_source(source, credentials or Credentials())
     except ImportError as missing:
         extra = _EXTRAS.get(source.scheme, "initializers")
         raise InvalidRequest(
