@@ -163,11 +163,14 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
 @pytest.fixture
 def memory(memory_backend: Any, virtual_clock: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The target of every task without a connection, on a clock on which nobody waits."""
-    from trainer_ops.airflow import TrainJobOperator, TrainJobTrigger
+    from trainer_ops.airflow import TrainJobEventTrigger, TrainJobOperator, TrainJobSensor, TrainJobTrigger
+    from trainer_ops.airflow.actions import TargetOperator
+    from trainer_ops.airflow.waits import TrainJobsTrigger
 
     monkeypatch.setenv("TRAINER_OPS_TARGET", memory_backend.target)
-    monkeypatch.setattr(TrainJobOperator, "clock", lambda _self: virtual_clock)
-    monkeypatch.setattr(TrainJobTrigger, "clock", lambda _self: virtual_clock)
+    waiting = (TrainJobOperator, TrainJobTrigger, TrainJobSensor, TrainJobsTrigger, TrainJobEventTrigger)
+    for kind in (*waiting, TargetOperator):
+        monkeypatch.setattr(kind, "clock", lambda _self: virtual_clock)
     return memory_backend
 
 
@@ -213,6 +216,22 @@ def _xcoms(run: Any, task_id: str, key: str = "return_value") -> list[Any]:
         query = select(XComModel.value).where(XComModel.run_id == run.run_id, XComModel.key == key)
         query = query.where(XComModel.task_id == task_id, XComModel.dag_id == run.dag_id)
         return [XComModel.deserialize_value(row) for row in session.execute(query.order_by(XComModel.map_index))]
+
+
+@pytest.fixture
+def states() -> Callable[[Any], dict[str, str]]:
+    """Reads how the tasks of a run have ended; those of a mapped task by their index."""
+    return _states
+
+
+def _states(run: Any) -> dict[str, str]:
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        rows = session.execute(select(TaskInstance).where(TaskInstance.run_id == run.run_id)).scalars()
+        return {f"{ti.task_id}[{ti.map_index}]".replace("[-1]", ""): str(ti.state) for ti in rows}
 
 
 @pytest.fixture(scope="module")  # its four processes are not to run beside all the other tests

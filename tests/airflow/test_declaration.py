@@ -150,7 +150,7 @@ def test_what_the_provider_names_exists() -> None:
     from trainer_ops.airflow.provider_info import get_provider_info
 
     info = get_provider_info()
-    for kind in ("operators", "hooks", "triggers"):
+    for kind in ("operators", "sensors", "hooks", "triggers"):
         for entry in info[kind]:
             for module in entry["python-modules"]:
                 import_module(module)

@@ -1,4 +1,4 @@
-"""Training runs as Airflow tasks: TrainJobOperator, TrainJobTrigger, TrainerHook.
+"""Training runs as Airflow tasks: TrainJobOperator, TrainJobSensor, TrainJobEventTrigger and what belongs to them.
 
 What belongs here: Airflow's idiom and nothing else. Connection to target, task instance to run key, outcome to XCom
 or exception, task log, deferral. How to submit, wait and cancel is ``lifecycle``'s. Only here may ``airflow`` be
@@ -12,16 +12,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trainer_ops.airflow.actions import (
+        DeleteTrainJobsOperator,
+        ResumeTrainJobOperator,
+        SuspendTrainJobOperator,
+        TrainingRuntimeOperator,
+    )
+    from trainer_ops.airflow.events import TrainJobEventTrigger
     from trainer_ops.airflow.hook import TrainerHook
+    from trainer_ops.airflow.notifier import WebhookNotifier
     from trainer_ops.airflow.operators import TrainJobOperator
+    from trainer_ops.airflow.sensors import TrainJobSensor
     from trainer_ops.airflow.triggers import TrainJobTrigger
 
-__all__ = ["TrainJobOperator", "TrainJobTrigger", "TrainerHook"]
+__all__ = [
+    "DeleteTrainJobsOperator",
+    "ResumeTrainJobOperator",
+    "SuspendTrainJobOperator",
+    "TrainJobEventTrigger",
+    "TrainJobOperator",
+    "TrainJobSensor",
+    "TrainJobTrigger",
+    "TrainerHook",
+    "TrainingRuntimeOperator",
+    "WebhookNotifier",
+]
 
 _HOME = {
     "TrainJobOperator": "trainer_ops.airflow.operators",
     "TrainJobTrigger": "trainer_ops.airflow.triggers",
     "TrainerHook": "trainer_ops.airflow.hook",
+    "DeleteTrainJobsOperator": "trainer_ops.airflow.actions",
+    "ResumeTrainJobOperator": "trainer_ops.airflow.actions",
+    "SuspendTrainJobOperator": "trainer_ops.airflow.actions",
+    "TrainingRuntimeOperator": "trainer_ops.airflow.actions",
+    "TrainJobEventTrigger": "trainer_ops.airflow.events",
+    "TrainJobSensor": "trainer_ops.airflow.sensors",
+    "WebhookNotifier": "trainer_ops.airflow.notifier",
 }
 
 

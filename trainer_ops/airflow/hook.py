@@ -49,7 +49,7 @@ class TrainerHook(BaseHook):  # type: ignore[misc]  # Airflow is Any to mypy
         Raises:
             InvalidRequest: there is no such connection, or it names no target that can be opened.
         """
-        return self._open(self._lookup())
+        return self.open(self._lookup())
 
     async def aget_conn(self, ref: JobRef) -> Backend:
         """The target that a training is on, opened without blocking the event loop.
@@ -63,7 +63,11 @@ class TrainerHook(BaseHook):  # type: ignore[misc]  # Airflow is Any to mypy
         if self.conn_id is None or ref.target.startswith("local:"):
             return await in_thread(lambda: open_backend(ref.target))
         conn = await self._alookup()
-        return await in_thread(lambda: self._open(conn))
+        return await in_thread(lambda: self.open(conn))
+
+    async def afind(self) -> Any:
+        """The connection, looked up without blocking the event loop; None where none is named. For ``open``."""
+        return None if self.conn_id is None else await self._alookup()
 
     def test_connection(self) -> tuple[bool, str]:
         """Whether the target answers, and what it says; for the button in Airflow's connection form."""
@@ -77,7 +81,8 @@ class TrainerHook(BaseHook):  # type: ignore[misc]  # Airflow is Any to mypy
             return False, str(exc)
         return True, f"{backend.target} answers; {len(known)} runtimes: {', '.join(sorted(known)) or 'none'}"
 
-    def _open(self, conn: Any) -> Backend:
+    def open(self, conn: Any) -> Backend:
+        """The target that a connection names, opened; None: see ``conn_id``. The caller closes it."""
         from trainer_ops.lifecycle.target import open_backend
 
         if conn is not None and conn.conn_type == _CLUSTER:

@@ -30,9 +30,25 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["software"],
             }
         ],
-        "operators": [{"integration-name": INTEGRATION, "python-modules": ["trainer_ops.airflow.operators"]}],
+        "operators": [
+            {
+                "integration-name": INTEGRATION,
+                "python-modules": ["trainer_ops.airflow.operators", "trainer_ops.airflow.actions"],
+            }
+        ],
+        "sensors": [{"integration-name": INTEGRATION, "python-modules": ["trainer_ops.airflow.sensors"]}],
         "hooks": [{"integration-name": INTEGRATION, "python-modules": ["trainer_ops.airflow.hook"]}],
-        "triggers": [{"integration-name": INTEGRATION, "python-modules": ["trainer_ops.airflow.triggers"]}],
+        "triggers": [
+            {
+                "integration-name": INTEGRATION,
+                "python-modules": [
+                    "trainer_ops.airflow.triggers",
+                    "trainer_ops.airflow.waits",
+                    "trainer_ops.airflow.events",
+                ],
+            }
+        ],
+        "notifications": ["trainer_ops.airflow.notifier.WebhookNotifier"],
         "task-decorators": [{"name": "trainjob", "class-name": "trainer_ops.airflow.decorators.trainjob_task"}],
         "connection-types": [
             {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from trainer_ops.backends.base import Backend, LogSource, RawObject, RawObjects
 from trainer_ops.errors import BackendError, InvalidRequest, TrainingEnded
@@ -36,6 +36,22 @@ class Waited:
     outcome: Outcome
     answer: Answer
 
+    def to_json(self, *, short: bool = False) -> dict[str, Any]:
+        """Plain data; ``short`` without the outcome's histories."""
+        data = self.outcome.to_json()
+        if short:
+            data = {name: type(value)() if name in _HISTORIES else value for name, value in data.items()}
+        return {"ref": self.ref.to_json(), "outcome": data, "answer": self.answer.value}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Waited:
+        """The inverse of ``to_json``."""
+        return cls(JobRef.from_json(data["ref"]), Outcome.from_json(data["outcome"]), Answer(data["answer"]))
+
+
+# What makes an outcome long; of many at once nobody draws it.
+_HISTORIES = frozenset({"progress", "phases", "nodes", "events"})
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -52,6 +68,19 @@ class Verdict:
     trainings: tuple[Waited, ...] = ()
     timed_out: bool = False
     error: TrainingEnded | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, without the error, which follows from the rest."""
+        short = len(self.trainings) > 1
+        trainings = [waited.to_json(short=short) for waited in self.trainings]
+        return {"met": self.met, "timed_out": self.timed_out, "trainings": trainings}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], until: Until) -> Verdict:
+        """The inverse of ``to_json``."""
+        trainings = tuple(Waited.from_json(each) for each in data["trainings"])
+        error = None if data["met"] or data["timed_out"] else first_error(trainings, until)
+        return cls(data["met"], trainings, data["timed_out"], error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +191,10 @@ class Group:
         """How it ended; None while it goes on."""
         trainings = tuple(self._members.values())
         answers = [waited.answer for waited in trainings]
-        error = next((self._error(waited) for waited in trainings if waited.answer is Answer.NEVER), None)
         if self._is_met(answers):
-            return Verdict(True, trainings, error=None if self.rule.of == "any" else error)
+            return Verdict(True, trainings)
         if self._is_over(answers):
-            return Verdict(False, trainings, error=error)
+            return Verdict(False, trainings, error=first_error(trainings, self.rule.until))
         if self.rule.deadline is not None and now >= self.rule.deadline:
             return Verdict(False, trainings, timed_out=True)
         return None
@@ -184,8 +212,10 @@ class Group:
             return True
         return Answer.NOT_YET not in answers
 
-    def _error(self, waited: Waited) -> TrainingEnded:
-        return self.rule.until.error(waited.outcome)
+
+def first_error(trainings: Iterable[Waited], until: Until) -> TrainingEnded | None:
+    """The error of the first training that will never be what is waited for."""
+    return next((until.error(waited.outcome) for waited in trainings if waited.answer is Answer.NEVER), None)
 
 
 def _so_far(ref: JobRef, phase: Phase, attempt: int) -> Outcome:
