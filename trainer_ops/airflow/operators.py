@@ -12,13 +12,12 @@ from airflow.sdk import BaseOperator
 
 from trainer_ops.airflow.compat import exception, settings
 from trainer_ops.airflow.inputs import FIELDS
-from trainer_ops.airflow.run import Killed, KillPolicy, Stage, TaskRun, TimeUp
-from trainer_ops.errors import Detached, InvalidRequest, RunConflict, TrainerOpsError, TrainJobDeleted
+from trainer_ops.airflow.run import KillPolicy, Stage, TaskRun, TimeUp, attended
+from trainer_ops.errors import TrainerOpsError
 from trainer_ops.lifecycle.clock import Clock, RealClock
 
 if TYPE_CHECKING:
     from trainer_ops.backends.base import Backend
-    from trainer_ops.model.identity import JobRef
     from trainer_ops.model.outcome import Outcome
     from trainer_ops.model.request import TrainRequest
 
@@ -204,7 +203,8 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
         its trigger broke, the training is as well as it was: the worker waits for it.
         """
         if next_method != "__fail__":
-            return dict(super().resume_execution(next_method, next_kwargs, context))
+            result: dict[str, Any] = super().resume_execution(next_method, next_kwargs, context)
+            return result
         details = next_kwargs or {}
         with self._attended(context) as run:
             if str(details.get("error")) == "Trigger timeout":
@@ -214,7 +214,7 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
             return self._wait_here(context, run)
 
     def on_kill(self) -> None:
-        """The task is told to stop (in a signal handler), or its execution_timeout is over. See ``TaskRun``."""
+        """The task is told to stop (in a signal handler), or its execution_timeout is over. See ``Stoppable``."""
         self._told_to_stop = True
         if self._run is not None:
             self._run.kill()
@@ -239,25 +239,10 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
 
     @contextmanager
     def _attended(self, context: Mapping[str, Any]) -> Iterator[TaskRun]:
-        """Inside, a signal ends the wait, is answered by the policy, and the task fails: never a success."""
+        """See ``run.attended``."""
         self._run = run = TaskRun(self._connect, context, policy=self.kill_policy, clock=self.clock())
-        try:
-            if self._told_to_stop:
-                run.kill()
-                run.check()
+        with attended(run, told=self._told_to_stop):
             yield run
-        except Killed:
-            raise _stopped(run) from None
-        except exception("AirflowTaskTimeout"):
-            # Airflow calls on_kill next, outside of here.
-            run.stage = Stage.OVER if run.stage is Stage.OVER else Stage.TIMED_OUT
-            raise
-        except (InvalidRequest, RunConflict) as exc:
-            raise exception("AirflowFailException")(str(exc)) from exc
-        finally:
-            if run.stage is not Stage.TIMED_OUT:
-                run.stage = Stage.OVER
-            run.close()
 
     def _request(self, cycle: str) -> TrainRequest:
         from trainer_ops.airflow.identity import ANNOTATION_CYCLE
@@ -353,25 +338,3 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
             raise exception("AirflowFailException")(
                 f"invalid request: manifest: there is no template {path} (looked in {folders})"
             ) from exc
-
-
-def _stopped(run: TaskRun) -> Exception:
-    """What a killed task fails with; says what became of the training."""
-    try:
-        text = run.stop()
-    except TrainerOpsError as exc:
-        text = f"the training may go on: {exc}"
-    message = f"the task was told to stop; {text}"
-    if run.ref is None or run.stopped == "already_finished":
-        return TrainerOpsError(message)
-    if run.policy == "delete":
-        return TrainJobDeleted(_deleted(run.ref, message), message)
-    return Detached(run.ref, message, remedy="A retry goes on with it; clearing the task trains anew")
-
-
-def _deleted(ref: JobRef, message: str) -> Outcome:
-    from trainer_ops.model.outcome import Category, Diagnosis, Outcome
-    from trainer_ops.model.phase import Phase
-
-    diagnosis = Diagnosis(Category.DELETED, message)
-    return Outcome(ref.name, ref.namespace, ref.uid, ref.target, Phase.DELETED, diagnosis=diagnosis)

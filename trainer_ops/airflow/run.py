@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal
 
+from trainer_ops.airflow.compat import exception
 from trainer_ops.airflow.identity import cycle_of, newest_ref, run_key, settle, source_link
+from trainer_ops.errors import Detached, InvalidRequest, RunConflict, TrainerOpsError, TrainJobDeleted
 from trainer_ops.lifecycle.clock import Clock
 from trainer_ops.model.identity import JobRef, RunKey
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from trainer_ops.model.request import TrainRequest
     from trainer_ops.status.wait import Wait
 
-__all__ = ["KillPolicy", "Killed", "Limited", "Stage", "TaskRun", "TimeUp"]
+__all__ = ["KillPolicy", "Killed", "Limited", "Stage", "Stoppable", "TaskRun", "TimeUp", "attended"]
 
 KillPolicy = Literal["delete", "suspend", "keep"]
 
@@ -39,33 +43,26 @@ class Stage(Enum):
     OVER = auto()  # nothing: the training ended, or somebody else waits for it
 
 
-class TaskRun:
-    """What ``execute`` does with the target, and the state that ``on_kill`` needs to undo it.
+class Stoppable(ABC):
+    """The state that ``on_kill`` needs to undo what ``execute`` is doing with the target.
 
     ``on_kill`` runs in a signal handler, in the middle of any line of ``execute`` in the same thread. Calling the
     target from there could wait for a lock that the interrupted line holds. So it raises ``Killed``, and the target
-    is called where that is caught.
+    is called where that is caught: by ``attended``.
 
     Args:
         connect: opens the target.
         context: the task's context.
-        policy: what ``stop`` does.
         clock: what sleeps.
     """
 
-    def __init__(
-        self, connect: Callable[[], Backend], context: Mapping[str, Any], *, policy: KillPolicy, clock: Clock
-    ) -> None:
+    def __init__(self, connect: Callable[[], Backend], context: Mapping[str, Any], *, clock: Clock) -> None:
         self._connect = connect
         self._context = context
         self._backend: Backend | None = None
-        self._key: RunKey | None = None
         self._killed = False
-        self.policy: KillPolicy = policy
         self.clock = clock
         self.stage = Stage.SUBMITTING
-        self.ref: JobRef | None = None
-        self.stopped = ""
 
     @property
     def backend(self) -> Backend:
@@ -73,11 +70,6 @@ class TaskRun:
         if self._backend is None:
             self._backend = self._connect()
         return self._backend
-
-    @property
-    def cycle(self) -> str:
-        """See ``identity.cycle_of``."""
-        return cycle_of(self._context)
 
     def close(self) -> None:
         """Let go of the target."""
@@ -89,6 +81,74 @@ class TaskRun:
         """Raise ``Killed`` when the task was told to stop."""
         if self._killed:
             raise Killed
+
+    def kill(self) -> None:
+        """``on_kill``: see ``Stage``. A second signal changes nothing."""
+        first, self._killed = not self._killed, True
+        if first and self.stage is Stage.WAITING:
+            raise Killed
+        if self.stage is Stage.TIMED_OUT:
+            self.stop()
+
+    @abstractmethod
+    def stop(self) -> str:
+        """Undo it; says in words what was done."""
+
+    @abstractmethod
+    def stopped_error(self) -> Exception:
+        """Undo it; what the killed task fails with."""
+
+
+@contextmanager
+def attended(run: Stoppable, *, told: bool) -> Iterator[None]:
+    """Inside, a signal ends the wait, is answered by ``run.stop``, and the task fails: never a success.
+
+    Args:
+        run: what the operator's ``on_kill`` kills.
+        told: the task was told to stop before this.
+    """
+    try:
+        if told:
+            run.kill()
+            run.check()
+        yield
+    except Killed:
+        raise run.stopped_error() from None
+    except exception("AirflowTaskTimeout"):
+        # Airflow calls on_kill next, outside of here.
+        run.stage = Stage.OVER if run.stage is Stage.OVER else Stage.TIMED_OUT
+        raise
+    except (InvalidRequest, RunConflict) as exc:
+        raise exception("AirflowFailException")(str(exc)) from exc
+    finally:
+        if run.stage is not Stage.TIMED_OUT:
+            run.stage = Stage.OVER
+        run.close()
+
+
+class TaskRun(Stoppable):
+    """What ``execute`` does with the target for one training.
+
+    Args:
+        connect: opens the target.
+        context: the task's context.
+        policy: what ``stop`` does.
+        clock: what sleeps.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Backend], context: Mapping[str, Any], *, policy: KillPolicy, clock: Clock
+    ) -> None:
+        super().__init__(connect, context, clock=clock)
+        self._key: RunKey | None = None
+        self.policy: KillPolicy = policy
+        self.ref: JobRef | None = None
+        self.stopped = ""
+
+    @property
+    def cycle(self) -> str:
+        """See ``identity.cycle_of``."""
+        return cycle_of(self._context)
 
     def find(self) -> JobRef | None:
         """The training of this task instance, whichever process submitted it; None when there is none."""
@@ -128,14 +188,6 @@ class TaskRun:
         self.stage = Stage.OVER
         return outcome
 
-    def kill(self) -> None:
-        """``on_kill``: see ``Stage``. A second signal changes nothing."""
-        first, self._killed = not self._killed, True
-        if first and self.stage is Stage.WAITING:
-            raise Killed
-        if self.stage is Stage.TIMED_OUT:
-            self.stop()
-
     def stop(self) -> str:
         """Apply the policy to the training, if there is one; says in words what was done."""
         from trainer_ops.lifecycle.cancel import cancel
@@ -146,6 +198,19 @@ class TaskRun:
             return "nothing had been created"
         self.stopped = cancel(self.backend, ref, policy=self.policy, clock=self.clock).how
         return _DONE[self.stopped].format(ref)
+
+    def stopped_error(self) -> Exception:
+        """What a killed task fails with; says what became of the training."""
+        try:
+            text = self.stop()
+        except TrainerOpsError as exc:
+            text = f"the training may go on: {exc}"
+        message = f"the task was told to stop; {text}"
+        if self.ref is None or self.stopped == "already_finished":
+            return TrainerOpsError(message)
+        if self.policy == "delete":
+            return TrainJobDeleted(_deleted(self.ref, message), message)
+        return Detached(self.ref, message, remedy="A retry goes on with it; clearing the task trains anew")
 
     def _resume(self, ref: JobRef) -> None:
         """Undo what ``stop`` of an earlier try did; under Kueue that is Kueue's to decide."""
@@ -175,6 +240,14 @@ _DONE = {
     "already_finished": "TrainJob {} had already ended",
     "gone": "TrainJob {} was gone already",
 }
+
+
+def _deleted(ref: JobRef, message: str) -> Outcome:
+    from trainer_ops.model.outcome import Category, Diagnosis, Outcome
+    from trainer_ops.model.phase import Phase
+
+    diagnosis = Diagnosis(Category.DELETED, message)
+    return Outcome(ref.name, ref.namespace, ref.uid, ref.target, Phase.DELETED, diagnosis=diagnosis)
 
 
 class Limited:
