@@ -15,8 +15,8 @@ from trainer_ops.cli.app import app
 Cli = Callable[..., Any]
 
 COMMANDS = [
-    "run", "submit", "wait", "status", "list", "logs", "exec", "cancel", "suspend", "resume", "validate", "runtimes",
-    "demo",
+    "run", "submit", "wait", "status", "list", "logs", "report", "exec", "cancel", "suspend", "resume", "validate",
+    "runtimes", "demo",
 ]  # fmt: skip
 GROUPS = {"init": ["dataset", "model"], "snapshots": ["list", "verify", "gc"]}
 HEAVY = {"pydantic", "yaml", "rich", "kubernetes", "sqlite3", "asyncio", "psutil", "tenacity", "importlib.metadata"}

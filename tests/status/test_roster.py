@@ -48,7 +48,7 @@ ROWS: dict[str, tuple[list[Callable[[Any], Observation]], list[Row]]] = {
             lambda s: s.look(s.job(rows=ACTIVE), s.pod("node-0", s.running(90), restarts=1, last=s.ended(3))),
             lambda s: s.look(s.job(rows=ACTIVE), s.pod("node-0", s.ended(0, at=99), restarts=1, last=s.ended(3))),
         ],
-        [("node-0", "done", 1, 0, "")],
+        [("node-0", "done", 1, 0, "Error")],
     ),
     "a pod that is gone keeps its row": (
         [

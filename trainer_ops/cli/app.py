@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trainer_ops.cli import change, exec, init, look, snapshots, train
+from trainer_ops.cli import change, exec, init, look, report, snapshots, train
 from trainer_ops.cli.flags import spread
 
 __all__ = ["app", "run"]
@@ -58,6 +58,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "status": look.status,
     "list": look.list_,
     "logs": look.logs,
+    "report": report.report,
     "exec": exec.exec_,
     "cancel": change.cancel,
     "suspend": change.suspend,

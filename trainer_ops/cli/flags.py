@@ -53,6 +53,9 @@ class ViewFlags:
     ] = "text"
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only how it ended.")] = False
     no_logs: Annotated[bool, typer.Option("--no-logs", help="Show states, no lines of the training.")] = False
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="FILE", help="Write how it went as one HTML page when it ends.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

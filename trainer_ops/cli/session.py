@@ -14,6 +14,7 @@ from trainer_ops.cli.exits import Exit, of_outcome
 from trainer_ops.cli.flags import ViewFlags
 from trainer_ops.cli.glance import Glance
 from trainer_ops.cli.render import ended, failure
+from trainer_ops.cli.report import check_place, write_report
 from trainer_ops.cli.screen import Screen, put_json
 from trainer_ops.cli.views import View, note_line, view_for
 from trainer_ops.errors import Unreachable
@@ -56,6 +57,7 @@ class Session:
 
     def run(self, request: TrainRequest, key: RunKey) -> Exit:
         """Submit and wait; the exit code of ``run``."""
+        check_place(self.flags.report, "--report")
         with interrupts() as signals:
             try:
                 submitted = _submit(self, signals, request, key)
@@ -67,6 +69,7 @@ class Session:
 
     def wait(self, wait: Wait) -> Exit:
         """Wait for a training that was submitted before; the exit code of ``wait``."""
+        check_place(self.flags.report, "--report")
         with interrupts() as signals:
             return self._follow(wait, signals, caught_up=True)
 
@@ -90,6 +93,8 @@ class Session:
         except (Detach, BrokenPipeError) as stop:
             return self._detached(wait, view, silent=isinstance(stop, BrokenPipeError))
         self._end(outcome, view.seen)
+        if self.flags.report is not None:
+            self._report(outcome, self.flags.report)
         return of_outcome(outcome)
 
     def _detached(self, wait: Wait, view: View, *, silent: bool) -> Exit:
@@ -118,6 +123,14 @@ class Session:
             self.screen.say(*failure(outcome, after, self.screen.width - 1, self.screen.signs, self._next(outcome)))
         if self.screen.json:
             put_json(outcome.to_json())
+
+    def _report(self, outcome: Outcome, place: str) -> None:
+        """The training's end decides the exit code, also when its page cannot be written."""
+        try:
+            text = f"report   {write_report(outcome, place, now=self.clock.now())}"
+        except OSError as error:
+            text = f"no report: {place}: {error.strerror or error}"
+        self.screen.say([(f"  {text}", "")])
 
     def _next(self, outcome: Outcome) -> list[tuple[str, str]]:
         """The commands to go on with."""

@@ -31,7 +31,7 @@ class NodeRow:
         state: ``waiting``, ``running``, ``done``, ``failed``; ``ended`` for one whose end was not seen.
         restarts: in its pod, by a new pod, or with its JobSet.
         exit_code: of the run that ended last; None when none has.
-        reason: why it does not run, or how its last run ended when not well; the cluster's word.
+        reason: why it does not run, how it ended when not well, or else why it was restarted; the cluster's word.
         host: the machine it is on.
         last_line: the last line of its log that is not blank.
     """
@@ -85,15 +85,16 @@ def _row(old: NodeRow | None, pod: ObservedPod, obs: Observation, known: NodeEvi
 
 
 def _last_end(pod: ObservedPod, known: NodeEvidence | None) -> tuple[int | None, str]:
-    """Exit code of the run that ended last, and the reason when it did not end well."""
+    """Exit code of the run that ended last, and the reason of the last that did not end well."""
     main = pod.main
     end = (main.terminated or main.last) if main is not None else None
-    if end is not None:
-        return end.exit_code, end.reason if end.exit_code else ""
+    if end is not None and end.exit_code:
+        return end.exit_code, end.reason
     failure = known.failure if known is not None else None
-    if failure is None or failure.doubtful:
-        return None, ""
-    return failure.code or None, failure.reason
+    reason = "" if failure is None or failure.doubtful else failure.reason
+    if end is not None:
+        return 0, reason
+    return (failure.code or None) if reason and failure is not None else None, reason
 
 
 def hear(roster: Roster, tails: Mapping[str, Sequence[str]]) -> Roster:
