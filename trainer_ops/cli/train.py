@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trainer_ops.cli.flags import LimitFlags, NameFlags, TargetFlags, TrainFlags, ViewFlags
+from trainer_ops.cli.flags import LimitFlags, TargetFlags, TrainFlags, ViewFlags
 
 if TYPE_CHECKING:
     from trainer_ops.model.identity import RunKey
@@ -61,10 +61,23 @@ def submit(
         return submit_only(session, request, key)
 
 
-def wait(name: NameFlags, limits: LimitFlags, view: ViewFlags) -> int:
-    """Wait for a training submitted before.
+def wait(
+    where: TargetFlags,
+    limits: LimitFlags,
+    view: ViewFlags,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="The newest attempt of its run is meant.", show_default=False),
+    ] = None,
+    selector: Annotated[
+        list[str] | None, typer.Option("--selector", "-l", metavar="K=V", help="All TrainJobs with these labels.")
+    ] = None,
+    first: Annotated[bool, typer.Option("--any", help="With -l: the first that has trained is enough.")] = False,
+) -> int:
+    """Wait for a training submitted before, or for many.
 
     The same view and exit codes as run. Limits count from now; those left out are the ones that it was submitted with.
+    With -l a table at the end; the exit code is the worst: 1 when any failed, else 4, 5, 3, 0.
     """
     from trainer_ops.cli.inputs import limits_over
     from trainer_ops.cli.screen import Screen
@@ -72,12 +85,28 @@ def wait(name: NameFlags, limits: LimitFlags, view: ViewFlags) -> int:
     from trainer_ops.cli.target import clock, opened
     from trainer_ops.lifecycle.find import begin, find
 
+    _one_of(name, selector, first)
     screen = Screen(view.output)
-    with opened(name.target) as backend:
-        session = Session(backend, screen, view, clock(), target=name.target)
+    with opened(where.target) as backend:
+        if name is None:
+            from trainer_ops.cli.waiting import Many, selected
+
+            many = Many(backend, screen, view, limits, clock(), where.target)
+            return many.wait(selected(selector or ()), first=first)
+        session = Session(backend, screen, view, clock(), target=where.target)
         now = session.clock.now()
-        stored = begin(backend, find(backend, name.name), now=now)
+        stored = begin(backend, find(backend, name), now=now)
         return session.wait(begin(backend, stored.ref, now=now, limits=limits_over(limits, stored.limits)))
+
+
+def _one_of(name: str | None, selector: list[str] | None, first: bool) -> None:
+    from trainer_ops.errors import InvalidRequest
+
+    if name is None and not selector:
+        raise InvalidRequest("NAME", "neither a name nor -l is given", "All: trainer-ops list")
+    if name is not None and (selector or first):
+        flag = "-l" if selector else "--any"
+        raise InvalidRequest(flag, f"a name and {flag} exclude each other", "Give one of them")
 
 
 def demo(
