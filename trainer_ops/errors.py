@@ -137,7 +137,19 @@ class PreconditionFailed(BackendError):
 
 
 class Forbidden(BackendError):
-    """The target refuses this user (HTTP 401, 403 by RBAC)."""
+    """The target refuses this user (HTTP 401, 403 by RBAC).
+
+    Attributes:
+        user: whom, where the target says it.
+        namespace: where, "" for the whole cluster.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None = None, remedy: str = "", user: str = "", namespace: str = ""
+    ) -> None:
+        super().__init__(message, status=status, remedy=remedy)
+        self.user = user
+        self.namespace = namespace
 
 
 class Rejected(BackendError):

@@ -216,7 +216,8 @@ def test_who_may_not_submit_is_told_what_is_missing(
     who = f"system:serviceaccount:{namespace}:{user}"
     assert caught.value.message == f"not allowed: {doing} trainjobs in namespace {namespace} as {who}"
     assert caught.value.remedy == (
-        f"Missing is a Role in namespace {namespace} that allows {verb} on trainjobs.{keys.GROUP}, bound to {who}"
+        f"Missing is a Role in namespace {namespace} that allows {verb} on trainjobs.{keys.GROUP}, bound to {who}: "
+        f"trainer-ops rbac --namespace {namespace} --service-account {namespace}:{user} | kubectl apply -f -"
     )
     backend.close()
 

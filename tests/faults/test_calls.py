@@ -228,7 +228,9 @@ def test_what_is_not_allowed_says_who_may_not_do_what(control_plane: Cluster, cl
         backend.create({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "x"}})
     assert str(caught.value) == (
         f"not allowed: creating trainjobs in namespace {cluster_namespace} as {account}. Missing is a Role in "
-        f"namespace {cluster_namespace} that allows create on trainjobs.trainer.kubeflow.org, bound to {account}"
+        f"namespace {cluster_namespace} that allows create on trainjobs.trainer.kubeflow.org, bound to {account}: "
+        f"trainer-ops rbac --namespace {cluster_namespace} --service-account {cluster_namespace}:default | "
+        "kubectl apply -f -"
     )
     backend.close()
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from trainer_ops.errors import InvalidRequest, TrainerOpsError
+from trainer_ops.errors import Forbidden, InvalidRequest, TrainerOpsError
 from trainer_ops.kfp.body import perform
 from trainer_ops.kfp.task import Artifact, Task
 
@@ -96,3 +97,16 @@ def test_a_bug_keeps_its_traceback(tmp_path: Path) -> None:
 
     with pytest.raises(ZeroDivisionError):
         perform(body, Task.parse("x", executor_input(tmp_path)))
+
+
+def test_a_403_prints_the_role_and_ends_with_what_is_missing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def body(task: Task) -> dict[str, Any]:
+        user = "system:serviceaccount:kubeflow:pipeline-runner"
+        raise Forbidden("not allowed: creating trainjobs", status=403, remedy="Mend", user=user, namespace="team-a")
+
+    assert perform(body, Task.parse("x", executor_input(tmp_path))) == 1
+    said = capfd.readouterr().err
+    assert said.endswith("\nnot allowed: creating trainjobs. Mend\n")
+    role, binding, *_ = yaml.safe_load_all(said.partition("\n\n")[2].rpartition("\n\n")[0])
+    assert role["metadata"]["namespace"] == "team-a"
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "pipeline-runner", "namespace": "kubeflow"}]

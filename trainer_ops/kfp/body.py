@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from trainer_ops.backends.base import Backend
+from trainer_ops.build.rbac import manifests, subject_of
 from trainer_ops.errors import Forbidden, TrainerOpsError
 from trainer_ops.kfp.task import Task
 from trainer_ops.lifecycle.target import open_backend
@@ -36,7 +37,7 @@ def perform(body: Body, task: Task) -> int:
     try:
         parameters = body(task)
     except TrainerOpsError as error:
-        if isinstance(error, Forbidden) and error.status == 403:
+        if isinstance(error, Forbidden) and error.user:
             _tell(_missing_role(error))
         _tell(str(error))
         return 1
@@ -84,4 +85,6 @@ def _own_cluster() -> str | None:
 
 
 def _missing_role(error: Forbidden) -> str:
-    return ""
+    """What gives the step the rights it lacks, to be copied out of its log."""
+    text = manifests(error.namespace or "default", [subject_of(error.user)])
+    return f"The Role that is missing:\n\n{text}"

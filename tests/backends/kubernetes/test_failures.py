@@ -113,7 +113,8 @@ def test_bytes_and_text_are_the_same() -> None:
 def test_what_is_missing_is_named() -> None:
     assert failure(WHAT, 403, status(RBAC)).remedy == (
         "Missing is a Role in namespace team-a that allows create on trainjobs.trainer.kubeflow.org, "
-        "bound to system:serviceaccount:airflow:worker"
+        "bound to system:serviceaccount:airflow:worker: "
+        "trainer-ops rbac --namespace team-a --service-account airflow:worker | kubectl apply -f -"
     )
     assert "ClusterRole in the whole cluster that allows list" in failure(WHAT, 403, status(CLUSTER)).remedy
     assert "Kubeflow Trainer" in failure(WHAT, 404, b"404 page not found").remedy

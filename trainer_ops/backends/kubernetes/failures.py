@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from trainer_ops.build.rbac import command_for
 from trainer_ops.errors import (
     AlreadyExists,
     BackendError,
@@ -93,10 +94,14 @@ def _forbidden(what: str, text: str, raw: Mapping[str, Any]) -> BackendError:
         where = f"in namespace {space}" if space else "in the whole cluster"
         role = "Role" if space else "ClusterRole"
         named = f"{resource}.{match['group']}" if match["group"] else resource
+        command = command_for(user, space or "", verb, resource, match["group"] or "")
         return Forbidden(
             f"not allowed: {_DOING.get(verb, verb)} {resource} {where} as {user}",
             status=403,
-            remedy=f"Missing is a {role} {where} that allows {verb} on {named}, bound to {user}",
+            remedy=f"Missing is a {role} {where} that allows {verb} on {named}, bound to {user}"
+            + (f": {command} | kubectl apply -f -" if command else ""),
+            user=user,
+            namespace=space or "",
         )
     # Webhooks, quota and PodSecurity also answer 403: that is about the object, not about the user.
     if any(words in text for words in _OBJECT_REFUSED):
