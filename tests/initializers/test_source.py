@@ -84,6 +84,7 @@ def test_the_kind_says_what_a_hub_name_without_a_word_is() -> None:
         pytest.param("pvc://claim/../x", {}, "holds ..", id="pvc-dots"),
         pytest.param("s3://bucket/a\nb", {}, "control character", id="line-end"),
         pytest.param("s3://bucket/" + "a" * 3000, {}, "too long", id="long"),
+        pytest.param("s3://bucket/\udc80", {}, "not valid UTF-8", id="not-text"),
         pytest.param("s3://bucket", {"include": ["/a"]}, "is absolute", id="pattern"),
     ],
 )

@@ -29,7 +29,7 @@ from trainer_ops.initializers.source import parse
 from trainer_ops.initializers.store import Store, open_store
 from trainer_ops.initializers.take import human, pinned_hit, take
 
-__all__ = ["main"]
+__all__ = ["Printer", "fitting", "main", "run"]
 
 _MESSAGE_BYTES: Final = 4096
 _EVERY: Final = 5.0
@@ -45,7 +45,7 @@ class _Wall:
         time.sleep(seconds)
 
 
-class _Printer:
+class Printer:
     """A line every few seconds: pod logs are no place for a bar."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,6 +53,7 @@ class _Printer:
         self._files, self._size, self._next, self._began, self._done = 0, 0, 0.0, 0.0, 0
 
     def on_start(self, files: int, size: int, done: int) -> None:
+        """What there is to do."""
         self._files, self._size, self._done = files, size, done
         self._began = self._clock()
         self._next = self._began + _EVERY
@@ -60,6 +61,7 @@ class _Printer:
         _say(f"fetching {files} files, {human(size)}{there}")
 
     def on_progress(self, size: int, files: int) -> None:
+        """How far it is."""
         now = self._clock()
         if now < self._next:
             return
@@ -68,6 +70,7 @@ class _Printer:
         _say(f"{human(size)} of {human(self._size)}, {files} of {self._files} files, {speed}/s")
 
     def on_note(self, text: str) -> None:
+        """As it is."""
         _say(text)
 
 
@@ -129,7 +132,7 @@ def _take(arguments: argparse.Namespace, env: Mapping[str, str]) -> tuple[dict[s
                 provider=provider,
                 clock=_Wall(),
                 jobs=arguments.jobs,
-                listener=_Printer(),
+                listener=Printer(),
                 lock_timeout=arguments.lock_timeout,
                 verify_hit=arguments.verify,
             )
@@ -196,7 +199,7 @@ def _write_message(result: dict[str, Any], env: Mapping[str, str]) -> None:
     if path == "/dev/termination-log" and not os.path.exists(path):
         return  # No container.
     try:
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
             file.write(fitting(result))
     except OSError as problem:
         print(f"the result cannot be written to {path}: {problem}", file=sys.stderr, flush=True)
@@ -204,26 +207,36 @@ def _write_message(result: dict[str, Any], env: Mapping[str, str]) -> None:
 
 def fitting(result: dict[str, Any]) -> str:
     """The JSON in at most 4096 bytes: long texts are cut, long lists end early and say so (``"left_out"``)."""
-    text = json.dumps(result)
-    if len(text) <= _MESSAGE_BYTES:
-        return text
+    if _fits(result):
+        return _text(result)
     if "error" in result:
-        error = {name: value[:1000] if isinstance(value, str) else value for name, value in result["error"].items()}
-        text = json.dumps({"error": error})
-        # Escapes make up to six bytes of a character.
-        return (
-            text if len(text) <= _MESSAGE_BYTES else json.dumps({"error": {**error, "reason": error["reason"][:150]}})
+        return next(
+            _text(cut)
+            for limit in (1000, 500, 100)
+            if _fits(cut := {"error": {name: _cut(value, limit) for name, value in result["error"].items()}})
         )
     short: dict[str, Any] = {**result, "left_out": 0}
     name, entries = max(
         ((name, value) for name, value in result.items() if isinstance(value, (list, dict))),
         key=lambda item: len(json.dumps(item[1])),
     )
-    while len(json.dumps(short)) > _MESSAGE_BYTES and entries:
+    while entries and not _fits(short):
         fewer = len(entries) // 2
         entries = entries[:fewer] if isinstance(entries, list) else dict(list(entries.items())[:fewer])
         short.update({name: entries, "left_out": len(result[name]) - fewer})
-    return json.dumps(short)
+    return _text(short)
+
+
+def _text(result: dict[str, Any]) -> str:
+    return json.dumps(result, ensure_ascii=False)
+
+
+def _fits(result: dict[str, Any]) -> bool:
+    return len(_text(result).encode(errors="replace")) <= _MESSAGE_BYTES
+
+
+def _cut(value: Any, limit: int) -> Any:
+    return value[:limit] if isinstance(value, str) else value
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -272,11 +285,16 @@ def _mount(text: str) -> str:
     return text
 
 
+def run(argv: Sequence[str] | None = None) -> NoReturn:
+    """``main`` as a process of its own."""
+    signal.signal(signal.SIGTERM, _on_term)
+    sys.exit(main(argv))
+
+
 def _on_term(_number: int, _frame: FrameType | None) -> NoReturn:
     # An exception, so that threads end and the lock is let go: another node must not wait until it is stale.
     raise SystemExit(128 + signal.SIGTERM)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _on_term)
-    sys.exit(main())
+    run()

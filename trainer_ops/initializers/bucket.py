@@ -9,8 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from trainer_ops.errors import InvalidRequest
+from trainer_ops.errors import InvalidRequest, TrainerOpsError
+from trainer_ops.initializers.objects_words import code_of, explain
 from trainer_ops.initializers.provider import Credentials, SnapshotError
+from trainer_ops.initializers.source import Source
 
 __all__ = ["Bucket", "ObjectClaim"]
 
@@ -50,27 +52,36 @@ class Bucket:
         return f"{self._root}/{path}" if path else self._root
 
     @contextmanager
-    def _errors(self, path: str) -> Iterator[None]:
+    def _errors(self, path: str, *, absent: bool = False) -> Iterator[None]:
+        """Each driver has errors of its own: botocore's, aiohttp's, Google's, Azure's.
+
+        Args:
+            path: what is asked for.
+            absent: whether it may be that it is not there; then that is not an error of the store.
+        """
         try:
             yield
-        except (FileNotFoundError, FileExistsError, SnapshotError):
+        except (TrainerOpsError, FileExistsError):
             raise
-        except PermissionError as problem:
-            raise SnapshotError(
-                f"{self.url}: not allowed: {problem}", remedy="Check the credentials and what they may do there."
-            ) from problem
-        except OSError as problem:
-            if problem.errno in _LOCAL:
+        except Exception as problem:
+            if isinstance(problem, FileNotFoundError) and absent:
+                raise
+            if isinstance(problem, OSError) and problem.errno in _LOCAL:
                 raise
             raise self._failed(path, problem) from problem
-        except Exception as problem:
-            # Each driver has errors of its own: botocore's, aiohttp's, Google's, Azure's.
-            raise self._failed(path, problem) from problem
 
-    def _failed(self, path: str, problem: Exception) -> SnapshotError:
-        return SnapshotError(
+    def _failed(self, path: str, problem: Exception) -> TrainerOpsError:
+        explained = explain(problem, Source(self.url), anonymous=False)
+        if isinstance(explained, InvalidRequest):
+            return InvalidRequest("to", explained.reason, explained.remedy)
+        if isinstance(problem, PermissionError) and code_of(problem) in ("AccessDenied", "403"):
+            return SnapshotError(
+                f"{self.url}: the credentials are not allowed to write there",
+                remedy="Let them list, read, write and delete objects below it.",
+            )
+        return explained or SnapshotError(
             f"{self.url}/{path}: {str(problem) or type(problem).__name__}",
-            remedy="Check the credentials, the endpoint and that the bucket exists.",
+            remedy="Check the endpoint and that the bucket exists.",
             transient=True,
         )
 
@@ -80,7 +91,7 @@ class Bucket:
         Raises:
             FileNotFoundError: there is none.
         """
-        with self._errors(path):
+        with self._errors(path, absent=True):
             found: bytes = self._fs.cat_file(self._path(path), start=None if most is None else 0, end=most)
             return found
 
@@ -106,10 +117,7 @@ class Bucket:
     def upload(self, path: str, local: Path) -> None:
         """A file, in parts where it is large."""
         with self._errors(path):
-            try:
-                self._fs.put_file(str(local), self._path(path))
-            except FileNotFoundError as problem:
-                raise self._failed(path, problem) from problem
+            self._fs.put_file(str(local), self._path(path))
 
     def download_blocks(self, path: str, block: int) -> Iterator[bytes]:
         """Its content, a block at a time.
@@ -117,7 +125,7 @@ class Bucket:
         Raises:
             FileNotFoundError: there is none.
         """
-        with self._errors(path), self._fs.open(self._path(path), "rb", cache_type="none") as file:
+        with self._errors(path, absent=True), self._fs.open(self._path(path), "rb", cache_type="none") as file:
             while data := file.read(block):
                 yield data
 
@@ -125,7 +133,7 @@ class Bucket:
         """Bytes and time of change of each object below it, by path below it."""
         base = self._path(path).rstrip("/") + "/"
         try:
-            with self._errors(path):
+            with self._errors(path, absent=True):
                 found: Mapping[str, Mapping[str, Any]] = self._fs.find(base, detail=True)
         except FileNotFoundError:
             return {}
@@ -138,7 +146,7 @@ class Bucket:
     def names(self, path: str) -> list[str]:
         """What is right below it, objects and folders."""
         try:
-            with self._errors(path):
+            with self._errors(path, absent=True):
                 found: list[str] = self._fs.ls(self._path(path), detail=False)
         except FileNotFoundError:
             return []
@@ -147,7 +155,7 @@ class Bucket:
     def remove(self, path: str) -> None:
         """One object; nothing happens when there is none."""
         try:
-            with self._errors(path):
+            with self._errors(path, absent=True):
                 self._fs.rm_file(self._path(path))
         except FileNotFoundError:
             pass

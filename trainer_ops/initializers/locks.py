@@ -32,6 +32,8 @@ BEAT: Final = 10.0
 STALE: Final = 90.0
 _SETTLE: Final = 2.0
 _POLL: Final = 0.5
+# Each look at object storage is two requests, which are paid for.
+_POLL_OBJECTS: Final = 5.0
 _RECENT: Final = 2.0
 
 
@@ -156,7 +158,7 @@ def _acquire(
         if told != holder:
             note(f"waiting for {holder}, which works on {what}")
             told = holder
-        clock.sleep(_POLL)
+        clock.sleep(_POLL if kernel else _POLL_OBJECTS)
 
 
 def _try(claim: Claim, me: Holder, kernel: KernelLock | None, watched: _Watched, clock: Clock) -> bool:

@@ -105,8 +105,10 @@ def parse(
         raise InvalidRequest(field, f"{_shown(scheme)}:// cannot be fetched", _COUSINS.get(scheme, _KNOWN))
     if any(ord(char) < 0x20 or char == "\x7f" for char in rest):
         raise InvalidRequest(field, "it holds a control character", "Write the URI on one line.")
-    if len(rest) > _LONGEST:
-        raise InvalidRequest(field, f"it is too long ({len(rest)} characters)", f"{_LONGEST} are taken.")
+    if any("\ud800" <= char <= "\udfff" for char in rest):
+        raise InvalidRequest(field, "it is not valid UTF-8", "Check where the URI comes from.")
+    if len(rest.encode()) > _LONGEST:
+        raise InvalidRequest(field, f"it is too long ({len(rest.encode())} bytes)", f"{_LONGEST} are taken.")
     asked = revision.strip()
     if scheme == "hf":
         canonical, asked = _hub(rest, asked, kind, field)
