@@ -122,7 +122,9 @@ class Container:
             return None
         while True:
             try:
-                return self._environment()
+                env = self._environment()
+                self._volumes.mounts(self.view.spec, env)
+                return env
             except ConfigError as exc:
                 self.view.state = waiting("CreateContainerConfigError", str(exc))
                 self._event("Failed", f"Error: {exc}", kind="Warning")

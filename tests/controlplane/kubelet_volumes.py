@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.controlplane.api import Api, ApiError, path_of
-from tests.controlplane.kubelet_env import expand, field_of
+from tests.controlplane.kubelet_env import ConfigError, expand, field_of
 
 __all__ = ["Mount", "MountError", "Volumes"]
 
@@ -43,6 +43,7 @@ class Volumes:
         self._folder = folder
         self._claims = claims
         self._at: dict[str, Path] = {}
+        self._read_only: set[str] = set()
 
     def mount(self, pod: Mapping[str, Any]) -> None:
         """Make all of them, or none is to be used.
@@ -52,6 +53,8 @@ class Volumes:
         """
         for volume in pod["spec"].get("volumes") or ():
             if volume["name"] not in self._at:
+                if (volume.get("persistentVolumeClaim") or {}).get("readOnly"):
+                    self._read_only.add(volume["name"])
                 try:
                     self._at[volume["name"]] = self._make(volume, pod)
                     _give_to_group(self._at[volume["name"]], volume, pod)
@@ -59,16 +62,25 @@ class Volumes:
                     raise MountError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {exc}') from exc
 
     def mounts(self, container: Mapping[str, Any], env: Mapping[str, str]) -> list[Mount]:
-        """The mounts of one container, parents before what lies in them."""
+        """The mounts of one container, parents before what lies in them.
+
+        Raises:
+            ConfigError: a folder that is not there would have to be made in a volume that may only be read.
+        """
         found = []
         for entry in container.get("volumeMounts") or ():
-            source = self._at[entry["name"]]
+            source, read_only = self._at[entry["name"]], entry["name"] in self._read_only
             sub = entry.get("subPath") or expand(entry.get("subPathExpr") or "", env)
             if sub:
                 source = source / sub
+                if not source.exists() and read_only:
+                    name = container["name"]
+                    raise ConfigError(
+                        f'failed to create subPath directory for volumeMount "{entry["name"]}" of "{name}"'
+                    )
                 if not source.exists():
                     source.mkdir(parents=True)
-            found.append(Mount(source, entry["mountPath"], bool(entry.get("readOnly"))))
+            found.append(Mount(source, entry["mountPath"], read_only or bool(entry.get("readOnly"))))
         return sorted(found, key=lambda mount: mount.target)
 
     def remove(self) -> None:
@@ -82,8 +94,9 @@ class Volumes:
         if "persistentVolumeClaim" in volume:
             name = str(volume["persistentVolumeClaim"]["claimName"])
             claim = self._claims / str(pod["metadata"]["namespace"]) / name
-            claim.mkdir(parents=True, exist_ok=True)
-            claim.chmod(0o777)
+            if not claim.exists():
+                claim.mkdir(parents=True)
+                claim.chmod(0o777)
             return claim
         own.mkdir(parents=True, exist_ok=True)
         own.chmod(0o777)
@@ -149,9 +162,17 @@ class Volumes:
 
 
 def _give_to_group(folder: Path, volume: Mapping[str, Any], pod: Mapping[str, Any]) -> None:
-    """``fsGroup``: the group owns what is in the volume and may read it, which makes 0600 of a Secret 0640."""
-    group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
-    if group is None or "hostPath" in volume or os.geteuid() != 0:
+    """``fsGroup``: the group owns what is in the volume and may read it, which makes 0600 of a Secret 0640.
+
+    As a kubelet: nothing of a claim that is only read, and with ``OnRootMismatch`` nothing where the root is right.
+    """
+    security = pod["spec"].get("securityContext") or {}
+    group, claim = security.get("fsGroup"), volume.get("persistentVolumeClaim")
+    if group is None or "hostPath" in volume or os.geteuid() != 0 or (claim or {}).get("readOnly"):
+        return
+    root = folder.stat()
+    lazy = claim is not None and security.get("fsGroupChangePolicy") == "OnRootMismatch"
+    if lazy and root.st_gid == group and root.st_mode & 0o070 == 0o070:
         return
     for path in (folder, *folder.rglob("*")):
         os.chown(path, -1, group)

@@ -51,7 +51,7 @@ def place(
     nodes: Sequence[Mapping[str, Any]],
     pods: Iterable[Mapping[str, Any]],
     *,
-    missing_claim: str = "",
+    claims: str = "",
 ) -> Placement:
     """Choose a node.
 
@@ -59,14 +59,14 @@ def place(
         pod: what is to be placed.
         nodes: all nodes.
         pods: all pods that are bound and have not ended.
-        missing_claim: a PersistentVolumeClaim of the pod that is not there.
+        claims: what is wrong with the pod's PersistentVolumeClaims.
 
     Returns:
         The fitting node with the fewest pods, the first of several.
     """
     total = len(nodes)
-    if missing_claim:
-        return Placement("", _explain(total, Counter({f'persistentvolumeclaim "{missing_claim}" not found': 0}), 0))
+    if claims:
+        return Placement("", _explain(total, Counter({claims: 0}), 0))
     held: dict[str, list[Mapping[str, Any]]] = {node["metadata"]["name"]: [] for node in nodes}
     for other in pods:
         held.get(other["spec"].get("nodeName", ""), []).append(other)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.controlplane.api import Api, ApiError, path_of
+from tests.controlplane.claims import Claims
 from tests.controlplane.kubelet_clock import rfc3339
 from tests.controlplane.kubelet_events import Recorder
 from tests.controlplane.scheduler import place
@@ -27,6 +28,7 @@ class Scheduler:
 
     def __init__(self, api: Api, recorder: Recorder, left_alone: Callable[[Mapping[str, Any]], bool]) -> None:
         self._api = api
+        self._claims = Claims(api)
         self._recorder = recorder
         self._left_alone = left_alone
         self._changed = threading.Condition()
@@ -86,7 +88,7 @@ class Scheduler:
             return
         if pod["spec"].get("schedulingGates"):
             return  # the API server itself writes the condition SchedulingGated
-        found = place(pod, nodes, held, missing_claim=self._missing_claim(pod))
+        found = place(pod, nodes, held, claims=self._claims.trouble(pod))
         if found.node:
             self._bind(pod, found.node)
             held.append({**pod, "spec": {**pod["spec"], "nodeName": found.node}})
@@ -123,24 +125,6 @@ class Scheduler:
         others = [c for c in (pod.get("status") or {}).get("conditions") or () if c["type"] != "PodScheduled"]
         status = {"status": {"conditions": [*others, condition]}}
         self._api.patch("Pod", meta["name"], status, namespace=meta["namespace"], sub="status")
-
-    def _missing_claim(self, pod: Mapping[str, Any]) -> str:
-        """The name of a claim that is not there; claims that are there are bound on the way."""
-        for volume in pod["spec"].get("volumes") or ():
-            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
-            if name and not self._bound(str(name), pod["metadata"]["namespace"]):
-                return str(name)
-        return ""
-
-    def _bound(self, name: str, namespace: str) -> bool:
-        claim = self._api.get("PersistentVolumeClaim", name, namespace=namespace)
-        if claim is None:
-            return False
-        if (claim.get("status") or {}).get("phase") != "Bound":
-            status = {"phase": "Bound", "accessModes": claim["spec"]["accessModes"]}
-            status["capacity"] = claim["spec"]["resources"]["requests"]
-            self._api.patch("PersistentVolumeClaim", name, {"status": status}, namespace=namespace, sub="status")
-        return True
 
 
 def _over(pod: Mapping[str, Any]) -> bool:

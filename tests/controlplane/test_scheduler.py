@@ -103,7 +103,7 @@ def test_it_does_not_fit(case: str) -> None:
 
 
 def test_a_claim_that_is_missing_is_named() -> None:
-    found = place(pod(), [node()], [], missing_claim="data")
+    found = place(pod(), [node()], [], claims='persistentvolumeclaim "data" not found')
     assert found.message == (
         f'0/1 nodes are available: persistentvolumeclaim "data" not found. no new claims to deallocate, {_HOPELESS}'
     )
