@@ -44,6 +44,7 @@ class Target:
         proven: its digest is known and compared afterwards, so a cut that looks like the end will be noticed.
         raw: keep a body as it is sent, even where the server calls it gzip-encoded (it is a ``.gz`` file).
         refused: what an answer of 4xx means; None for nothing special.
+        host: who is asked, for errors; "" for the URL's.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Target:
     proven: bool = False
     raw: bool = False
     refused: Callable[[Answer], Exception | None] = lambda _: None
+    host: str = ""
 
     @property
     def steady(self) -> bool:
@@ -110,7 +112,7 @@ class Tries:
         after = error.after if isinstance(error, Busy) else None
         if self._patience.pause(self._count, after):
             return
-        host = origin(self._target.url())[1]
+        host = self._target.host or origin(self._target.url())[1]
         if isinstance(error, Busy) and error.status == 429:
             asked = f", and asks to wait {after:g} s" if after is not None else ""
             raise SnapshotError(

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
+from trainer_ops.initializers.parts import open_part, restart, write_all
 from trainer_ops.initializers.patience import Patience
 from trainer_ops.initializers.pieces import Pieces, Read, Stopped
 from trainer_ops.initializers.provider import SnapshotError
@@ -71,17 +71,17 @@ class Transfer:
 
     def fetch(self, target: Target, part: Path, wrote: Wrote) -> None:
         """``Provider.fetch`` of a target."""
-        with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b", buffering=0) as file:
-            have = file.seek(0, os.SEEK_END)
+        with open_part(part) as file:
+            have = file.tell()
             if have and (not target.steady or (target.size is not None and have > target.size)):
-                have = _restart(file, wrote)
+                have = restart(file, wrote)
             if target.size is not None and have == target.size:
                 return
             route = _Route(self._wire, target)
             if target.strong and target.size is not None and target.size - have >= 2 * self._pieces.size:
                 try:
                     read = _reader(route, self._patience)
-                    self._pieces.copy(have, target.size, lambda piece: _write(file, piece), read, wrote)
+                    self._pieces.copy(have, target.size, lambda piece: write_all(file, piece), read, wrote)
                     return
                 except NoRanges:
                     pass
@@ -148,7 +148,7 @@ def _stream(route: _Route, file: io.FileIO, wrote: Wrote, patience: Patience) ->
     while True:
         try:
             if not ranges and file.tell():
-                _restart(file, wrote)
+                restart(file, wrote)
             if _rest(route, file, wrote):
                 return
         except NoRanges:
@@ -168,17 +168,17 @@ def _rest(route: _Route, file: io.FileIO, wrote: Wrote) -> bool:
         if answer.status == 416:
             whole = target.size is None and content_range(answer)[1] == have
             if not whole:
-                _restart(file, wrote)
+                restart(file, wrote)
             return whole
         if have and answer.status != 206:
-            have = _restart(file, wrote)
+            have = restart(file, wrote)
         if not (answer.delimited or target.proven) and target.size is None:
             raise SnapshotError(
                 f"{target.name}: the server does not say where the file ends: a cut line would look like its end",
                 remedy="Give the file's own digest as revision (sha256:…), or fetch it from elsewhere.",
             )
         for data in _body(answer, target):
-            _write(file, data)
+            write_all(file, data)
             have += len(data)
             wrote(len(data))
     if target.size is None or have == target.size:
@@ -248,18 +248,3 @@ def _reader(route: _Route, patience: Patience) -> Read:
                 tries.again(error)
 
     return read
-
-
-def _write(file: io.FileIO, data: memoryview | bytes) -> None:
-    view = memoryview(data)
-    while len(view):
-        view = view[cast("int", file.write(view)) :]
-
-
-def _restart(file: io.FileIO, wrote: Wrote) -> int:
-    have = file.tell()
-    file.seek(0)
-    file.truncate()
-    if have:
-        wrote(-have)
-    return 0
