@@ -1,9 +1,9 @@
 """Kubeflow Pipelines components.
 
-Only modules of this folder may import ``kfp``, and of them only those that define components do (``define`` and
-``definition``). What runs inside a step's container (``executor`` and what it imports) needs nothing but the core, so
-the image is small, the waiting pod costs little, and its code is tested as ordinary Python. May import: ``lifecycle``
-and below.
+Only modules of this folder may import ``kfp``, and of them only those that define components do (``define`` and the
+``definition`` modules). What runs inside a step's container (``executor`` and what it imports) needs nothing but the
+core, so the image is small, the waiting pod costs little, and its code is tested as ordinary Python. May import:
+``lifecycle`` and below.
 
 A component is: its signature in a definition, its body in a module of its own, a line in ``executor.BODIES``, and a
 folder in ``components/``.
@@ -17,16 +17,36 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainer_ops.kfp.define import load
     from trainer_ops.kfp.definition import train_job_component
+    from trainer_ops.kfp.definition_function import train_from_function, train_from_function_component
+    from trainer_ops.kfp.definition_parts import submit_train_job_component, wait_train_job_component
 
-    # A kfp component: pipeline authors pass it inputs only, whatever the function behind it takes.
+    # kfp components: pipeline authors pass them inputs only, whatever the function behind one takes.
+    submit_train_job: Any
     train_job: Any
+    wait_train_job: Any
 
-__all__ = ["load", "train_job", "train_job_component"]
+__all__ = [
+    "load",
+    "submit_train_job",
+    "submit_train_job_component",
+    "train_from_function",
+    "train_from_function_component",
+    "train_job",
+    "train_job_component",
+    "wait_train_job",
+    "wait_train_job_component",
+]
 
 _HOMES = {
     "load": "define",
+    "submit_train_job": "definition_parts",
+    "submit_train_job_component": "definition_parts",
+    "train_from_function": "definition_function",
+    "train_from_function_component": "definition_function",
     "train_job": "definition",
     "train_job_component": "definition",
+    "wait_train_job": "definition_parts",
+    "wait_train_job_component": "definition_parts",
 }
 
 

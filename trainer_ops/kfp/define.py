@@ -6,14 +6,16 @@ The only module besides the definitions that imports kfp.
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from kfp import components, dsl
 
-__all__ = ["IMAGE", "component", "load"]
+__all__ = ["IMAGE", "component", "load", "with_inputs_of"]
 
 # Built from components/Containerfile: Python and trainer-ops, so that a step installs nothing when it starts.
 # The tag names the version it holds, never "latest": a compiled pipeline must run the code that it was tested with.
@@ -56,6 +58,38 @@ def component(function: Callable[..., Any], *, image: str = IMAGE, packages: Seq
         return dsl.ContainerSpec(image=image, command=run, args=args)
 
     return _passing(dsl.container_component(container))
+
+
+_INPUT: Final = re.compile(r"^ +(\w+): (.+)$", re.MULTILINE)
+
+
+def with_inputs_of(other: Callable[..., Any], *, without: Collection[str]) -> Callable[..., Any]:
+    """A decorator: the declaring function has the inputs of another one after its own, and their descriptions.
+
+    Args:
+        other: a declaring function; its inputs are the parameters that have a default, and ``task_config``.
+        without: which of them are left out.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(function).parameters
+        taken = {*own, *without}
+        more = {
+            name: p for name, p in inspect.signature(other).parameters.items() if _is_input(p) and name not in taken
+        }
+        described = dict(_INPUT.findall(other.__doc__ or ""))
+        # A parameter without a default comes before those with one.
+        ordered = sorted((*own.values(), *more.values()), key=lambda p: p.default is not inspect.Parameter.empty)
+        function.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+        lines = [f"        {name}: {described[name]}" for name in more]
+        function.__doc__ = "\n".join(((function.__doc__ or "").rstrip(), *lines))
+        return function
+
+    return decorate
+
+
+def _is_input(parameter: inspect.Parameter) -> bool:
+    return parameter.default is not inspect.Parameter.empty or parameter.annotation is dsl.TaskConfig
 
 
 def load(path: str | Path) -> Any:

@@ -1,4 +1,4 @@
-"""The components that train: what a pipeline author calls.
+"""The component ``train_job``: what a pipeline author calls.
 
 Functions here are signatures with a docstring, read by kfp; what they do is in ``launch``. No
 ``from __future__ import annotations``: kfp reads the real types.
@@ -11,7 +11,7 @@ from kfp import dsl
 
 from trainer_ops.kfp.define import IMAGE, component
 
-__all__ = ["train_job", "train_job_component"]
+__all__ = ["declared_train_job", "train_job", "train_job_component"]
 
 # ruff: noqa: UP045 - Optional is kfp's own spelling
 # mypy: disable-error-code="type-arg, no-untyped-def, valid-type"
@@ -106,7 +106,7 @@ def train_job(
     """
 
 
-_train_job = train_job
+declared_train_job = train_job
 
 
 def train_job_component(*, base_image: str = IMAGE, packages_to_install: Sequence[str] = ()) -> Any:
@@ -119,7 +119,7 @@ def train_job_component(*, base_image: str = IMAGE, packages_to_install: Sequenc
     Returns:
         A kfp component named ``train-job``.
     """
-    return component(_train_job, image=base_image, packages=packages_to_install)
+    return component(declared_train_job, image=base_image, packages=packages_to_install)
 
 
 train_job = train_job_component()

@@ -20,7 +20,10 @@ __all__ = ["BODIES", "main"]
 
 # Component -> module:function. Imported by the one that runs.
 BODIES: Final = {
+    "submit_train_job": "trainer_ops.kfp.launch:submit_train_job",
+    "train_from_function": "trainer_ops.kfp.launch:train_from_function",
     "train_job": "trainer_ops.kfp.launch:train_job",
+    "wait_train_job": "trainer_ops.kfp.waiting:wait_train_job",
 }
 
 

@@ -1,63 +1,103 @@
-"""The bodies of the components that train and wait: submit or adopt, wait, fill the artifacts."""
+"""The bodies of the components that submit: adopt or create, wait, train again."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from trainer_ops.backends.base import Backend
 from trainer_ops.build.mounts import training_container
 from trainer_ops.build.patches import training_jobs
-from trainer_ops.errors import Forbidden, Unreachable
-from trainer_ops.kfp.artifacts import fill
+from trainer_ops.errors import Forbidden, InvalidRequest, Unreachable
 from trainer_ops.kfp.body import opened, say
 from trainer_ops.kfp.cancel import Handle, cancelled_by_sigterm
-from trainer_ops.kfp.inputs import fields_from, run_key, spoiled_numbers
+from trainer_ops.kfp.ending import ended, waited
+from trainer_ops.kfp.inputs import fields_from, plain, run_key, spoiled_numbers
 from trainer_ops.kfp.owner import workflow_of
-from trainer_ops.kfp.printer import Printer
 from trainer_ops.kfp.retry import retries_from, tries_left, worth_a_retry
 from trainer_ops.kfp.task import Task
 from trainer_ops.kfp.taskconfig import applied, parse
 from trainer_ops.lifecycle.clock import Clock, RealClock
-from trainer_ops.lifecycle.drive import drive
 from trainer_ops.lifecycle.fetch import fetch_script
 from trainer_ops.lifecycle.patience import pauses, persist
 from trainer_ops.lifecycle.submit import Submitted, submit
 from trainer_ops.model.identity import RunKey
 from trainer_ops.model.outcome import Outcome
-from trainer_ops.model.request import TrainRequest
+from trainer_ops.model.request import FunctionCode, TrainRequest
 from trainer_ops.model.runtime import TrainingRuntime
-from trainer_ops.status.verdict import error_for
 from trainer_ops.status.wait import Wait
 
-__all__ = ["ended", "submitted", "train_job"]
+__all__ = ["submit_train_job", "train_from_function", "train_job"]
 
 # Inputs that are not of the request.
-_APART = frozenset({"target", "task_config", "retries"})
+_APART = frozenset(
+    {
+        *("target", "task_config", "retries"),
+        *("function_source", "function_name", "function_kwargs", "function_constants"),
+    }
+)
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0
 
 
 def train_job(task: Task) -> Mapping[str, Any]:
     """The component ``train_job``."""
+    return _trained(task, {})
+
+
+def train_from_function(task: Task) -> Mapping[str, Any]:
+    """The component ``train_from_function``."""
+    source, name = (str(task.inputs.get(f"function_{part}") or "") for part in ("source", "name"))
+    if not source or not name:
+        raise InvalidRequest("function_source", "is missing", "Use trainer_ops.kfp.train_from_function(function, …)")
+    constants = json.loads(task.inputs.get("function_constants") or "{}")
+    kwargs = {**constants, **plain(task.inputs.get("function_kwargs") or {}, spoiled_numbers(task.channels))}
+    return _trained(task, {"code": FunctionCode(name=name, source=source, kwargs=kwargs)})
+
+
+def submit_train_job(task: Task) -> Mapping[str, Any]:
+    """The component ``submit_train_job``."""
+    clock = RealClock()
+    with opened(task.inputs) as backend:
+        request = _request_of(task, backend, clock)
+        key = run_key(task.identity("trainjob"), title=request.title)
+        with cancelled_by_sigterm(backend, key) as handle:
+            made = _submitted(backend, request, key, handle, clock)
+    ref = made.ref.to_json()
+    task.artifacts["trainjob"].metadata.update(ref, attempt=made.attempt)
+    return {"ref": ref}
+
+
+def _trained(task: Task, code: Mapping[str, Any]) -> Mapping[str, Any]:
     retries = retries_from(task.inputs.get("retries"))
     clock = RealClock()
     with opened(task.inputs) as backend:
-        request = request_of(task, backend, clock)
+        request = _request_of(task, backend, clock, code)
         key = run_key(task.identity("model"), title=request.title)
         with cancelled_by_sigterm(backend, key) as handle:
             outcome = _train(backend, request, key, handle, clock, retries)
     return ended(task, outcome)
 
 
-def request_of(task: Task, backend: Backend, clock: Clock) -> TrainRequest:
-    """What a task's inputs and its own configuration ask for, a script behind a URI read."""
+def _request_of(
+    task: Task, backend: Backend, clock: Clock, code: Mapping[str, Any] = MappingProxyType({})
+) -> TrainRequest:
+    """What a task's inputs and its own configuration ask for, a script behind a URI read.
+
+    Args:
+        task: the task.
+        backend: where its runtime is.
+        clock: what sleeps while the target is away.
+        code: the field ``code`` of the request, when the task brings its code itself.
+    """
     given = {name: value for name, value in task.inputs.items() if name not in _APART}
-    fields = fields_from(given, spoiled=spoiled_numbers(task.channels))
+    fields = {**fields_from(given, spoiled=spoiled_numbers(task.channels)), **code}
     config = parse(task.inputs.get("task_config"))
     if config:
-        plain = TrainRequest(**fields)
+        asked = TrainRequest(**fields)
         runtime = persist(
-            lambda: _runtime(backend, plain), clock=clock, patience=plain.unreachable_timeout, away=_say_away
+            lambda: _runtime(backend, asked), clock=clock, patience=asked.unreachable_timeout, away=_say_away
         )
         fields = applied(fields, config, [(job, training_container(runtime, job)) for job in training_jobs(runtime)])
     return fetch_script(TrainRequest(**fields))
@@ -76,21 +116,21 @@ def _runtime(backend: Backend, request: TrainRequest) -> TrainingRuntime | None:
 def _train(backend: Backend, request: TrainRequest, key: RunKey, handle: Handle, clock: Clock, retries: int) -> Outcome:
     """Train, and again as often as ``retries`` allows."""
     for pause in pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
-        made = submitted(backend, request, key, handle, clock)
-        listener = Printer(made.ref.name, clock.now())
+        made = _submitted(backend, request, key, handle, clock)
         wait = Wait.begin(made.ref, request.limits, now=clock.now(), attempt=made.attempt)
-        outcome = drive(backend, wait, clock=clock, listener=listener)
+        outcome = waited(backend, wait, clock)
         left = tries_left(made.attempt, retries)
         if not left or not worth_a_retry(outcome):
             return outcome
         handle.ended()
         assert outcome.diagnosis is not None
-        listener.on_note(f"{outcome.diagnosis.summary}; trying again in {pause:g} s, {left} of {retries} retries left")
+        say(f"{made.ref.name}  {outcome.diagnosis}")
+        say(f"{made.ref.name}  trying again in {pause:g} s, {left} of {retries} retries left")
         clock.sleep(pause)
     raise AssertionError("pauses never end")
 
 
-def submitted(backend: Backend, request: TrainRequest, key: RunKey, handle: Handle, clock: Clock) -> Submitted:
+def _submitted(backend: Backend, request: TrainRequest, key: RunKey, handle: Handle, clock: Clock) -> Submitted:
     """Make sure that the training is there, and let a signal cancel that one."""
     owner = workflow_of(backend, say)
     made = submit(handle.backend, request, key, clock=clock, owner=owner, away=_say_away)
@@ -99,19 +139,6 @@ def submitted(backend: Backend, request: TrainRequest, key: RunKey, handle: Hand
     for warning in made.warnings:
         say(f"{made.ref.name}  {warning}")
     return made
-
-
-def ended(task: Task, outcome: Outcome) -> Mapping[str, Any]:
-    """The outputs of a success.
-
-    Raises:
-        TrainingEnded: it is none; the error's text is the Diagnosis.
-    """
-    error = error_for(outcome)
-    if error is not None:
-        raise error
-    fill(task.artifacts, outcome)
-    return {"outcome": outcome.to_json(), "model_uri": outcome.model_uri or ""}
 
 
 def _say_away(error: Unreachable) -> None:
