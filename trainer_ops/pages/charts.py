@@ -129,10 +129,13 @@ class _Frame:
         return f"{self.bottom - (self.bottom - self.top) * share:.1f}"
 
     def grid(self) -> Iterator[Markup]:
-        for level in self.levels:
+        words = [number_text(level) for level in self.levels]
+        if len(set(words)) < len(words):
+            words = [f"{level:.10g}" for level in self.levels]
+        for level, word in zip(self.levels, words, strict=True):
             y = self.y(level)
             yield el("line", x1=self.left, x2=self.right, y1=y, y2=y, class_="grid")
-            yield el("text", number_text(level), x=self.left - 5, y=y, dy="0.32em", text_anchor="end", class_="tick")
+            yield el("text", word, x=self.left - 5, y=y, dy="0.32em", text_anchor="end", class_="tick")
         for at, anchor in ((self.start, "start"), (self.end, "end")):
             yield el("text", duration(at - self.start), x=self.x(at), y="144", text_anchor=anchor, class_="tick")
 

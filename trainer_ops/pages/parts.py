@@ -12,7 +12,7 @@ from trainer_ops.model.outcome import Ending, Outcome
 from trainer_ops.model.phase import Phase
 from trainer_ops.model.times import duration, parse_time
 from trainer_ops.pages.charts import colour, curve, timeline
-from trainer_ops.pages.markup import Content, Markup, el
+from trainer_ops.pages.markup import Content, Markup, el, shown
 from trainer_ops.pages.story import Span, Story, span_text
 
 __all__ = ["curves", "diagnosis", "events", "nodes", "phases", "result"]
@@ -57,7 +57,7 @@ def result(outcome: Outcome) -> Markup | None:
         "section",
         el("h2", "Result" if outcome.succeeded else "Reported so far", id="result"),
         el("dl", metrics, class_="facts") if metrics else None,
-        el("p", f"{left} more are in the outcome's JSON.", class_="note") if left else None,
+        el("p", f"More in the outcome's JSON: {left}.", class_="note") if left else None,
         el("p", "Model ", _uri(outcome.model_uri), class_="do") if outcome.model_uri else None,
         [el("p", f"{name} ", _uri(value)) for name, value in outcome.artifacts.items()],
         aria_labelledby="result",
@@ -65,9 +65,9 @@ def result(outcome: Outcome) -> Markup | None:
 
 
 def _uri(value: object) -> Markup:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     short = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-    # A link only where nothing but a page can be behind it.
+    # A link only where nothing but a page can be behind what is left of it when it is made fit to be shown.
     if text.startswith(("https://", "http://")) and short == text:
         return el("a", short, href=text, rel="noopener noreferrer")
     return el("code", short)
@@ -87,7 +87,7 @@ def phases(told: Story) -> Markup | None:
         timeline(told) if told.spans else None,
         el("ul", [_total(*total) for total in told.totals()], class_="totals"),
         _long(_phase_table, rows, _ends, f"All {len(rows)} changes"),
-        el("p", f"{folded} shorter changes between these are left out.", class_="note") if folded else None,
+        el("p", f"Shorter changes between these, left out: {folded}.", class_="note") if folded else None,
         aria_labelledby="phases",
     )
 
@@ -150,7 +150,7 @@ def curves(outcome: Outcome, told: Story) -> Markup | None:
     for number, data in enumerate(shown, 1):
         value = el("span", f" {number_text(data.points[-1][1])}")
         figures.append(el("figure", el("figcaption", data.name, value), curve(number, data, start, last, restarts)))
-    note = f"{left} more metrics are in the outcome's JSON." if left > 0 else ""
+    note = f"More metrics in the outcome's JSON: {left}." if left > 0 else ""
     again = "Dashed lines are restarts." if restarts else ""
     return el(
         "section",
@@ -171,7 +171,7 @@ def nodes(outcome: Outcome) -> Markup | None:
         "section",
         el("h2", "Nodes", id="nodes"),
         _long(_node_table, rows, _telling, f"All {len(rows)} nodes: {_states(rows)}"),
-        el("p", f"{hidden} more nodes had nothing to tell.", class_="note") if 0 < hidden < outcome.num_nodes else None,
+        el("p", f"Nodes with nothing to tell, left out: {hidden}.", class_="note") if 0 < hidden < outcome.num_nodes else None,
         aria_labelledby="nodes",
     )
 

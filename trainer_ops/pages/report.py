@@ -97,7 +97,7 @@ def _facts(outcome: Outcome, told: Story) -> Markup:
     if told.waited >= 1:
         facts.append(("Waited", span_text(told.waited), _waits(told)))
     if outcome.num_nodes:
-        facts.append(("Nodes", str(outcome.num_nodes), f"{outcome.gpus} GPUs" if outcome.gpus else ""))
+        facts.append(("Nodes", str(outcome.num_nodes), _gpus(outcome.gpus)))
     if outcome.gpus and ran is not None:
         facts.append(("GPU-hours", _hours(outcome.gpus * ran / 3600), f"{outcome.gpus} × {span_text(ran)}"))
     if restarts:
@@ -106,6 +106,10 @@ def _facts(outcome: Outcome, told: Story) -> Markup:
     if outcome.attempt > 1:
         facts.append(("Attempt", str(outcome.attempt), "the ones before did not end well"))
     return el("dl", [_fact(*fact) for fact in facts], class_="facts") if facts else Markup("")
+
+
+def _gpus(count: int) -> str:
+    return "" if not count else "1 GPU" if count == 1 else f"{count} GPUs"
 
 
 def _hours(hours: float) -> str:
