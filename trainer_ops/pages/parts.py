@@ -167,11 +167,12 @@ def nodes(outcome: Outcome) -> Markup | None:
         return None
     rows = outcome.nodes
     hidden = outcome.num_nodes - sum(row.get("name", "").startswith("node-") for row in rows)
+    note = f"Nodes with nothing to tell, left out: {hidden}." if 0 < hidden < outcome.num_nodes else ""
     return el(
         "section",
         el("h2", "Nodes", id="nodes"),
         _long(_node_table, rows, _telling, f"All {len(rows)} nodes: {_states(rows)}"),
-        el("p", f"Nodes with nothing to tell, left out: {hidden}.", class_="note") if 0 < hidden < outcome.num_nodes else None,
+        el("p", note, class_="note") if note else None,
         aria_labelledby="nodes",
     )
 
