@@ -187,20 +187,21 @@ def _not_started(wait: SnapshotWait, state: StepState) -> SnapshotError:
 
 
 def _failure(wait: SnapshotWait, state: StepState) -> TrainerOpsError:
-    said = _json(state.message)
-    if said is not None and isinstance(said.get("error"), Mapping):
-        return _told(said["error"])
+    said = _json(state.message) or {}
+    told = said["error"] if isinstance(said.get("error"), Mapping) else None
     if state.reason == "DeadlineExceeded":
-        limit = wait.ask.active_deadline_seconds
+        limit, why = wait.ask.active_deadline_seconds, f": {told['reason']}" if told and told.get("reason") else ""
         return SnapshotError(
-            f"the snapshot's Job {wait.name} was not done within {limit} s (active_deadline_seconds)",
+            f"the snapshot's Job {wait.name} was not done within {limit} s (active_deadline_seconds){why}",
             remedy="Give it more time; what was fetched is kept and gone on from",
         )
     if state.exit is not None and state.exit.reason == "OOMKilled":
         return SnapshotError(
-            f"the snapshot's Job {wait.name} ended {state.tries} times for lack of memory",
+            f"the snapshot's Job {wait.name} ran out of memory, in its last of {state.tries} tries",
             remedy='Give it more: resources={"limits": {"memory": "4Gi"}}; what was fetched is kept',
         )
+    if told is not None:
+        return _told(told)
     lines = " | ".join(state.message.strip().splitlines()[-3:])
     tail = f"; its last words: {lines}" if lines else ""
     return SnapshotError(

@@ -246,7 +246,8 @@ def begin_snapshot(
         backend,
         ask,
         now=clock.now(),
-        asked_by=key,
+        # Without a key a call knows its own Job all the same, when the answer to its creation was lost.
+        asked_by=key or f"call-{uuid.uuid4().hex}",
         wait_timeout=wait_timeout,
         startup_timeout=startup_timeout,
         unreachable_timeout=unreachable_timeout,

@@ -83,9 +83,9 @@ def _over(over: Condition, pods: Sequence[ObservedPod], failed: Sequence[Observe
     if over.type == "Complete":
         done = [pod for pod in pods if pod.phase == "Succeeded"]
         return StepState("succeeded", message=_message(done[-1]) if done else "", tries=len(failed))
-    # The one that the Job ended for: the last that says why, since a later one may have been killed on the way.
-    telling = [pod for pod in failed if _message(pod)] or list(failed)
-    last = telling[-1] if telling else None
+    last = failed[-1] if failed else None
+    # A try that was killed may say nothing; what an earlier one said is better than that.
+    message = next((said for pod in reversed(failed) if (said := _message(pod))), "")
     detail = clip(over.message)
     if last is not None and over.reason != "DeadlineExceeded":
         outside, end = disruption(last), _end(last)
@@ -95,7 +95,7 @@ def _over(over: Condition, pods: Sequence[ObservedPod], failed: Sequence[Observe
         over.reason,
         clip(detail),
         over.message,
-        message=_message(last) if last else "",
+        message=message,
         exit=_end(last) if last else None,
         tries=len(failed),
     )
