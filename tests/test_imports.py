@@ -37,6 +37,7 @@ def run(code: str, blocked: tuple[str, ...] = ()) -> subprocess.CompletedProcess
         "import trainer_ops.cli",
         "import trainer_ops.lifecycle.drive, trainer_ops.lifecycle.cancel, trainer_ops.lifecycle.find",
         "import trainer_ops.lifecycle.logs, trainer_ops.lifecycle.target",
+        "import trainer_ops.lifecycle.snapshots; from trainer_ops import Snapshot, SnapshotError",
         "from trainer_ops.testing import MemoryBackend, VirtualClock; MemoryBackend()",
     ],
 )

@@ -12,11 +12,12 @@ def test_public_names_are_exactly_these() -> None:
         *("AlreadyExists", "BackendError", "Cancelled", "Category", "ConditionNotMet", "Detached", "Diagnosis"),
         *("Ending", "Forbidden"),
         *("InvalidRequest", "JobRef", "Limits", "Listener", "NotFound", "Outcome", "Phase", "PreconditionFailed"),
-        *("Rejected", "RunConflict", "RunKey", "RuntimeNotFound", "Silent", "State", "Submitted", "TargetUnreachable"),
+        *("Rejected", "RunConflict", "RunKey", "RuntimeNotFound", "Silent", "Snapshot", "SnapshotError", "State"),
+        *("Submitted", "TargetUnreachable"),
         *("TrainJobDeadlineExceeded", "TrainJobDeleted", "TrainJobFailed", "TrainJobNotStarted"),
         *("TrainJobOutOfMemory", "TrainJobRestartsExhausted", "TrainJobWaitTimeout", "TrainRequest"),
         *("TrainerOpsError", "TrainingEnded", "Unreachable", "__version__"),
-        *("cancel", "logs", "report", "run", "submit", "wait"),
+        *("cancel", "logs", "report", "run", "submit", "take_snapshot", "wait"),
     ]
 
 

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
         TrainJobWaitTimeout,
         Unreachable,
     )
-    from trainer_ops.lifecycle.api import cancel, logs, run, submit, wait
+    from trainer_ops.initializers.provider import SnapshotError
+    from trainer_ops.lifecycle.api import cancel, logs, run, submit, take_snapshot, wait
     from trainer_ops.lifecycle.cancel import Cancelled
     from trainer_ops.lifecycle.listener import Listener, Silent
     from trainer_ops.lifecycle.submit import Submitted
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from trainer_ops.model.outcome import Category, Diagnosis, Ending, Outcome
     from trainer_ops.model.phase import Phase, State
     from trainer_ops.model.request import TrainRequest
+    from trainer_ops.model.snapshot import Snapshot
     from trainer_ops.shipped.reporting import report
 
     __version__: str
@@ -78,6 +80,8 @@ __all__ = [
     "RunKey",
     "RuntimeNotFound",
     "Silent",
+    "Snapshot",
+    "SnapshotError",
     "State",
     "Submitted",
     "TargetUnreachable",
@@ -98,11 +102,13 @@ __all__ = [
     "report",
     "run",
     "submit",
+    "take_snapshot",
     "wait",
 ]
 
 _HOMES = {
-    "lifecycle.api": ("cancel", "logs", "run", "submit", "wait"),
+    "initializers.provider": ("SnapshotError",),
+    "lifecycle.api": ("cancel", "logs", "run", "submit", "take_snapshot", "wait"),
     "lifecycle.cancel": ("Cancelled",),
     "lifecycle.listener": ("Listener", "Silent"),
     "lifecycle.submit": ("Submitted",),
@@ -111,6 +117,7 @@ _HOMES = {
     "model.outcome": ("Category", "Diagnosis", "Ending", "Outcome"),
     "model.phase": ("Phase", "State"),
     "model.request": ("TrainRequest",),
+    "model.snapshot": ("Snapshot",),
     "shipped.reporting": ("report",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

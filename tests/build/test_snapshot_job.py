@@ -73,8 +73,10 @@ TAKE = "python3 -m trainer_ops.initializers take --store"
 COMMANDS: dict[str, tuple[dict[str, Any], str]] = {
     "everything": (
         {},
-        f"{TAKE} /store/team --location pvc://data/team --kind dataset --uri hf://datasets/org/digits --revision main "
-        "--include *.csv --include deep/ --ignore *.tmp",
+        (
+            f"{TAKE} /store/team --location pvc://data/team --kind dataset --uri hf://datasets/org/digits --revision main "
+            "--include *.csv --include deep/ --ignore *.tmp"
+        ),
     ),
     "nothing but a source": (
         {"revision": "", "include": (), "ignore": (), "kind": "model", "store": "pvc://data"},
@@ -139,6 +141,15 @@ def test_the_pods_own_fields_go_before_ours() -> None:
     assert found["containers"][0]["resources"] == {"limits": {"memory": "8Gi"}}
     with pytest.raises(InvalidRequest, match=r"pod\.containers: is what the Job is made of\. Leave it out"):
         pod(pod={"containers": []})
+
+
+def test_labels_for_a_queue() -> None:
+    queue = {"kueue.x-k8s.io/queue-name": "q"}
+    made = job(labels=queue)
+    assert queue.items() <= made["metadata"]["labels"].items()
+    assert queue.items() <= made["spec"]["template"]["metadata"]["labels"].items()
+    with pytest.raises(InvalidRequest, match=r"labels\.trainer-ops/attempt: is a name of ours"):
+        job(labels={"trainer-ops/attempt": "7"})
 
 
 OTHER: dict[str, dict[str, Any]] = {

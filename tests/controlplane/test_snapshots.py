@@ -416,6 +416,12 @@ def test_listed_verified_and_cleared(room: Room) -> None:
     wait_until("their Jobs are gone", lambda: len(room.jobs()) == 2)
 
 
+def test_a_namespace_of_the_strictest_pod_security_takes_it(room: Room) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    room.cluster.api.patch("Namespace", room.namespace, {"metadata": {"labels": labels}})
+    assert room.take().files == 2
+
+
 # What a caller needs on a cluster, and nothing else.
 RIGHTS = (
     ("batch", "jobs", ("create", "get", "list", "delete")),

@@ -240,6 +240,11 @@ def test_a_claim_is_made_with_the_size_that_is_given(table: Any, begin: Callable
         "storageClassName": "fast",
     }
     assert heard.told[0] == ("note", "made the claim new of 20Gi")
+    begin(to="pvc://new/other", listener=heard)
+    assert heard.told[2] == (
+        "note",
+        "the claim new is ReadWriteOnce: a training on several machines cannot read it on all of them at once",
+    )
     begin(to="pvc://new/folder", storage="99Gi")
     assert table.claims["new"]["spec"]["resources"]["requests"]["storage"] == "20Gi"
 

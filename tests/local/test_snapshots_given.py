@@ -43,6 +43,18 @@ def test_it_reads_the_files_by_the_variable_and_by_the_clusters_path(
         assert engine.lines(outcome.name, node) == [f"['train.csv'] 1,2 ['{folder}/train.csv']"]
 
 
+def test_one_that_was_taken_a_moment_ago(engine: Any, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "train.csv").write_text("3,4")
+    made = [trainer_ops.take_snapshot(f"file://{source}", target=engine.backend) for _ in range(2)]
+    assert [one.hit for one in made] == [False, True]
+    for one in made:
+        outcome = run(engine, one)
+        assert outcome.succeeded, outcome.diagnosis
+        assert engine.lines(outcome.name)[0].startswith("['train.csv'] 3,4 ")
+
+
 def test_one_that_is_gone_is_refused_before_anything_is_created(engine: Any, snapshot: Snapshot) -> None:
     gone = Snapshot.from_json({**snapshot.to_json(), "location": "file:///nowhere/5a/data"})
     with pytest.raises(InvalidRequest) as caught:

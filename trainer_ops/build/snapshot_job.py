@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from trainer_ops.build.trainer import env_entry
+from trainer_ops.build.env import env_entry
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.model import keys
 from trainer_ops.model.names import slug
@@ -80,6 +80,7 @@ class SnapshotAsk:
         active_deadline_seconds: the Job's own deadline.
         resources: of the container, Kubernetes' form; {} for ours.
         pod: fields of the pod's spec that go before ours (``nodeSelector``, ``serviceAccountName``, …).
+        labels: more labels of the Job (Kueue's queue) and its pod.
         token: what keeps this ask apart from all others that are the same; "" shares.
     """
 
@@ -97,6 +98,7 @@ class SnapshotAsk:
     active_deadline_seconds: int | None = None
     resources: Mapping[str, Any] = field(default_factory=dict)
     pod: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     token: str = ""
 
     @property
@@ -147,13 +149,18 @@ def snapshot_job(ask: SnapshotAsk, attempt: int, *, version: str, asked_by: str 
         asked_by: who starts it; "" when nobody will come back for it.
 
     Raises:
-        InvalidRequest: a variable of ``env`` that is no text, number or source of one.
+        InvalidRequest: a variable of ``env`` that is no text, number or source of one; a label or a field of the pod
+            that is ours.
     """
-    labels = {
+    own = {
         keys.LABEL_MANAGED_BY: keys.MANAGED_BY,
         LABEL_SNAPSHOT: ask.digest,
         keys.LABEL_ATTEMPT: str(attempt),
     }
+    for name in ask.labels:
+        if name in own:
+            raise InvalidRequest(f"labels.{name}", "is a name of ours", "Leave it out")
+    labels = {**ask.labels, **own}
     notes = {keys.ANNOTATION_VERSION: version, ANNOTATION_ASKED_BY: asked_by, ANNOTATION_SOURCE: _source_text(ask)}
     spec: dict[str, Any] = {
         "backoffLimit": _BACKOFF_LIMIT,

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from trainer_ops.build.env import env_entry, text_of
 from trainer_ops.build.mounts import fetched
 from trainer_ops.build.patches import patches_of
 from trainer_ops.build.ship import launch_command
@@ -14,12 +15,9 @@ from trainer_ops.model import keys
 from trainer_ops.model.request import Initializer, TrainRequest
 from trainer_ops.model.runtime import TrainingRuntime
 
-__all__ = ["env_entry", "spec_of"]
+__all__ = ["spec_of"]
 
-_SOURCES: Final = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
 _RESOURCE_PARTS: Final = ("limits", "requests", "claims")
-# Whole numbers beyond this are not exact as floats, and a float is all that KFP's structs carry.
-_EXACT: Final = 2.0**53
 
 
 def spec_of(request: TrainRequest, runtime: TrainingRuntime | None, target: str = "") -> dict[str, Any]:
@@ -80,35 +78,6 @@ def _trainer(request: TrainRequest, runtime: TrainingRuntime | None) -> dict[str
     return trainer
 
 
-def env_entry(name: str, value: Any, field: str) -> dict[str, Any]:
-    """One EnvVar: text and numbers as ``value``, a mapping as ``valueFrom``.
-
-    Raises:
-        InvalidRequest: a mapping that is no source of a value, or a value that is no text.
-    """
-    if isinstance(value, Mapping):
-        source = value["valueFrom"] if set(value) == {"valueFrom"} else value
-        if not isinstance(source, Mapping) or len(source) != 1 or next(iter(source)) not in _SOURCES:
-            raise InvalidRequest(
-                f"{field}.{name}",
-                f"{dict(value)!r} is no source of a value",
-                f'Give one of {", ".join(_SOURCES)}, such as {{"secretKeyRef": {{"name": "s", "key": "k"}}}}',
-            )
-        return {"name": name, "valueFrom": copy.deepcopy(dict(source))}
-    return {"name": name, "value": _text(value, f"{field}.{name}")}
-
-
-def _text(value: Any, field: str) -> str:
-    """A value as an environment variable or a quantity; whole floats are ints, as front ends with JSON mean them."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
-        return str(int(value))
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise InvalidRequest(field, f"is a {type(value).__name__}", "Give text or a number")
-
-
 def _resources(given: Mapping[str, Any]) -> dict[str, Any]:
     """``{"cpu": 2}`` as requests and limits; Kubernetes' own form as it is. Quantities become text."""
     own = [part for part in given if part in _RESOURCE_PARTS]
@@ -134,7 +103,7 @@ def _quantities(given: Any, field: str) -> dict[str, str]:
     for name, value in given.items():
         if isinstance(value, bool):
             raise InvalidRequest(f"{field}.{name}", f"{value!r} is no amount", 'Give a number or text such as "4Gi"')
-    return {name: _text(value, f"{field}.{name}") for name, value in given.items()}
+    return {name: text_of(value, f"{field}.{name}") for name, value in given.items()}
 
 
 def _initializer(step: str, source: Initializer) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainer_ops.backends.base import Backend, LogSource
 from trainer_ops.errors import Detached, InvalidRequest
@@ -27,7 +27,11 @@ from trainer_ops.model.request import TrainRequest
 from trainer_ops.status.verdict import error_for
 from trainer_ops.status.wait import Wait
 
-__all__ = ["cancel", "detached", "logs", "run", "run_key", "submit", "wait"]
+if TYPE_CHECKING:
+    from trainer_ops.initializers.fetch import SnapshotListener
+    from trainer_ops.model.snapshot import Snapshot, SnapshotKind
+
+__all__ = ["cancel", "detached", "logs", "run", "run_key", "submit", "take_snapshot", "wait"]
 
 # A target by its URL (None: $TRAINER_OPS_TARGET, else this machine), or one that is open already.
 Target = str | Backend | None
@@ -239,6 +243,43 @@ def _request(
     if fields.get("code") is not None:
         raise InvalidRequest("python_callable", "excludes code", "Give one of script, code, command, python_callable")
     return TrainRequest(**{**fields, "code": function_code(python_callable, dict(python_kwargs or {}))})
+
+
+def take_snapshot(
+    uri: str,
+    *,
+    kind: SnapshotKind = "dataset",
+    target: Target = None,
+    listener: SnapshotListener | None = None,
+    clock: Clock | None = None,
+    **options: Any,
+) -> Snapshot:
+    """One whole, verified snapshot of a dataset or a model, for any number of trainings on the same target to read.
+
+    ::
+
+        data = trainer_ops.take_snapshot("hf://datasets/org/digits", revision="main")
+        trainer_ops.run(runtime="torch-distributed", script="train.py", dataset=data)
+
+    Args:
+        uri: ``hf://``, ``s3://``, ``gs://``, ``az://``, ``http(s)://``, ``file://`` (on this machine), ``pvc://`` (on a
+            cluster).
+        kind: ``dataset`` or ``model``.
+        target: see ``run``.
+        listener: told how it gets on.
+        clock: for tests.
+        **options: ``revision``, ``include``, ``ignore``, ``to``, ``storage``, ``secret_ref``, ``refresh`` and others:
+            see ``trainer_ops.lifecycle.snapshots.take_snapshot``.
+
+    Raises:
+        InvalidRequest: names the field; nothing was made.
+        SnapshotError: it cannot be made now; what was fetched is kept for the next try.
+    """
+    from trainer_ops.lifecycle import snapshots
+
+    with _opened(target) as backend:
+        given: dict[str, Any] = {"kind": kind, "listener": listener, "clock": clock or RealClock(), **options}
+        return snapshots.take_snapshot(backend, uri, **given)
 
 
 @contextmanager

@@ -55,8 +55,8 @@ def need_steps(backend: Backend) -> Steps:
 
 def ensure_claim(
     backend: Backend, name: str, *, storage: str | None, storage_class: str | None, access_mode: str
-) -> bool:
-    """Make sure that there is a claim to write to; whether it was made now.
+) -> str:
+    """Make sure that there is a claim to write to; what a person may want to know of it, "" for nothing.
 
     Raises:
         InvalidRequest: field ``to``: there is none, and no size is given to make it; or it is being deleted.
@@ -71,12 +71,9 @@ def ensure_claim(
         # Claims may not be read: with a size it is tried, else the scheduler will tell.
         found = None
         if storage is None:
-            return False
+            return ""
     if found is not None:
-        if found["metadata"].get("deletionTimestamp"):
-            reason = f'the claim "{name}" is being deleted'
-            raise InvalidRequest("to", reason, "Wait until it is gone, or name another")
-        return False
+        return _of_claim(found)
     if storage is None:
         raise InvalidRequest(
             "to",
@@ -86,8 +83,18 @@ def ensure_claim(
     try:
         steps.create_claim(claim(name, storage=storage, storage_class=storage_class, access_mode=access_mode))
     except AlreadyExists:
-        return False
-    return True
+        return ""
+    return f"made the claim {name} of {storage}"
+
+
+def _of_claim(found: RawObject) -> str:
+    name = found["metadata"]["name"]
+    if _leaving(found):
+        raise InvalidRequest("to", f'the claim "{name}" is being deleted', "Wait until it is gone, or name another")
+    modes = (found.get("spec") or {}).get("accessModes") or ()
+    if modes and not {"ReadWriteMany", "ReadOnlyMany"} & set(modes):
+        return f"the claim {name} is {modes[0]}: a training on several machines cannot read it on all of them at once"
+    return ""
 
 
 def begin(

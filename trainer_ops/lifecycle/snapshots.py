@@ -71,6 +71,7 @@ def take_snapshot(
     image: str | None = None,
     resources: Mapping[str, Any] | None = None,
     pod: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
     active_deadline_seconds: int | None = None,
     wait_timeout: float | None = None,
     startup_timeout: float | None = STARTUP_SECONDS,
@@ -102,6 +103,7 @@ def take_snapshot(
         image: cluster: None for $TRAINER_OPS_INITIALIZER_IMAGE, or the published one of this version.
         resources: cluster: of the Job's container, Kubernetes' form.
         pod: cluster: fields of the pod's spec that go before ours (``nodeSelector``, ``serviceAccountName``, …).
+        labels: cluster: of the Job, such as Kueue's ``kueue.x-k8s.io/queue-name``.
         active_deadline_seconds: cluster: the Job's own deadline.
         wait_timeout: seconds after which the caller stops waiting; a Job goes on.
         startup_timeout: cluster: seconds in which the Job must have started; it is deleted then.
@@ -140,6 +142,7 @@ def take_snapshot(
         image=image,
         resources=resources,
         pod=pod,
+        labels=labels,
         active_deadline_seconds=active_deadline_seconds,
         wait_timeout=wait_timeout,
         startup_timeout=startup_timeout,
@@ -193,6 +196,7 @@ def begin_snapshot(
     image: str | None = None,
     resources: Mapping[str, Any] | None = None,
     pod: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
     active_deadline_seconds: int | None = None,
     wait_timeout: float | None = None,
     startup_timeout: float | None = STARTUP_SECONDS,
@@ -234,14 +238,15 @@ def begin_snapshot(
         active_deadline_seconds=active_deadline_seconds,
         resources=dict(resources or {}),
         pod=dict(pod or {}),
+        labels=dict(labels or {}),
         token=(key or uuid.uuid4().hex) if refresh else "",
     )
     if ask.claim:
-        made = jobs.ensure_claim(
+        note = jobs.ensure_claim(
             backend, ask.claim, storage=storage, storage_class=storage_class, access_mode=access_mode
         )
-        if made and listener is not None:
-            listener.on_note(f"made the claim {ask.claim} of {storage}")
+        if note and listener is not None:
+            listener.on_note(note)
     wait = jobs.begin(
         backend,
         ask,
