@@ -30,7 +30,7 @@ def announce(metrics: dsl.Input[dsl.Metrics]) -> float:
 def minimum(rounds: int = 30, target: str = "") -> float:
     """Train on two nodes and announce where the minimum is."""
     train = train_from_function(
-        fit, kwargs={"rounds": rounds, "rate": 0.2}, runtime="torch-distributed", num_nodes=2, target=target
+        fit, kwargs={"rounds": rounds, "rate": 0.2}, runtime="plain", num_nodes=2, target=target
     )
     train.set_caching_options(False)
     said = announce(metrics=train.outputs["metrics"])

@@ -15,7 +15,13 @@ import pytest
 
 HAS_KFP = importlib.util.find_spec("kfp") is not None
 if not HAS_KFP:
-    collect_ignore_glob = ["test_component.py", "test_local.py", "test_cancel.py", "test_golden.py"]
+    collect_ignore_glob = [
+        "test_component.py",
+        "test_function.py",
+        "test_golden.py",
+        "test_local.py",
+        "test_examples.py",
+    ]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def artifact(uri: str, path: str = "") -> Artifact:
 
 def filled(end: Outcome, model: Artifact) -> Artifact:
     metrics = artifact("s3://bucket/v2/metrics")
-    fill({"model": model, "metrics": metrics}, end)
+    fill({"model": model, "metrics": metrics}, end, "xgboost")
     return metrics
 
 
@@ -82,3 +82,4 @@ def test_metrics_and_provenance() -> None:
     assert metrics.metadata == {"accuracy": 0.95, "note": "fine"}
     assert model.metadata["trainjob"] == "default/digits-1"
     assert model.metadata["metric_accuracy"] == 0.95
+    assert model.metadata["framework"] == "xgboost"

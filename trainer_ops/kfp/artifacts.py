@@ -18,16 +18,16 @@ __all__ = ["fill"]
 _KFP_SCHEMES = frozenset({"s3", "gs", "minio"})
 
 
-def fill(artifacts: Mapping[str, Artifact], outcome: Outcome) -> None:
-    """Fill ``model`` and ``metrics`` from a success."""
+def fill(artifacts: Mapping[str, Artifact], outcome: Outcome, framework: str) -> None:
+    """Fill ``model`` and ``metrics`` from a success; ``framework`` may be ""."""
     model, metrics = artifacts["model"], artifacts["metrics"]
     metrics.metadata.update(outcome.metrics)
-    model.metadata.update(_provenance(outcome))
+    model.metadata.update(_provenance(outcome, framework))
     if outcome.model_uri:
         _place(outcome.model_uri, model)
 
 
-def _provenance(outcome: Outcome) -> Mapping[str, Any]:
+def _provenance(outcome: Outcome, framework: str) -> Mapping[str, Any]:
     facts: dict[str, Any] = {
         "trainjob": f"{outcome.namespace}/{outcome.name}",
         "trainjob_uid": outcome.uid,
@@ -36,6 +36,7 @@ def _provenance(outcome: Outcome) -> Mapping[str, Any]:
         "started_at": outcome.started_at or "",
         "finished_at": outcome.finished_at or "",
         "model_uri": outcome.model_uri or "",
+        "framework": framework,
     }
     return {**facts, **{f"metric_{name}": value for name, value in outcome.metrics.items()}}
 

@@ -1,6 +1,5 @@
 """``train_from_function``: a Python function of the pipeline's author, on every node. Signature, see ``definition``."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
@@ -8,6 +7,7 @@ from kfp import dsl
 from kfp.dsl import pipeline_channel
 
 from trainer_ops.errors import InvalidRequest
+from trainer_ops.kfp.arguments import noted, places
 from trainer_ops.kfp.define import IMAGE, component, with_inputs_of
 from trainer_ops.kfp.definition import declared_train_job
 from trainer_ops.lifecycle.code import function_code
@@ -16,6 +16,10 @@ __all__ = ["train_from_function", "train_from_function_component"]
 
 # ruff: noqa: UP045 - Optional is kfp's own spelling
 # mypy: disable-error-code="type-arg, no-untyped-def, valid-type"
+
+
+# Types of values that KFP writes into a mapping without escaping them.
+_WHOLE = frozenset({"List", "Dict", "list", "dict"})
 
 
 @with_inputs_of(declared_train_job, without={"script_uri", "command", "args", "manifest"})
@@ -28,7 +32,7 @@ def _declared(
     function_source: str = "",
     function_name: str = "",
     function_kwargs: Optional[dict] = None,
-    function_constants: str = "",
+    function_arguments: str = "",
 ):
     """Call a Python function on every node of a training, and wait for the end.
 
@@ -43,7 +47,7 @@ def _declared(
         function_source: the function's source; it imports what it needs inside.
         function_name: its name in there.
         function_kwargs: keyword arguments.
-        function_constants: more of them as JSON text, in which 1.0 stays 1.0.
+        function_arguments: more of them, and types, as trainer_ops.kfp.train_from_function writes it.
     """
 
 
@@ -81,32 +85,26 @@ def train_from_function(
         InvalidRequest: the function cannot stand alone, or an argument cannot travel.
     """
     given = dict(kwargs or {})
-    late = {name: value for name, value in given.items() if _holds_channel(value)}
-    # The pipeline's values are not known yet: their names are checked now, they themselves when they are there.
-    code = function_code(function, {name: None if name in late else value for name, value in given.items()})
-    for name, value in late.items():
-        if isinstance(value, Mapping | list | tuple) and _holds_none(value):
-            path = f"python_callable.kwargs.{name}"
-            raise InvalidRequest(path, "holds None beside a value of the pipeline", "Leave None out, or pass it apart")
-    constants = {name: value for name, value in code.kwargs.items() if name not in late}
+    late = {path: leaf for path, leaf in places(given) if isinstance(leaf, pipeline_channel.PipelineChannel)}
+    holding = {str(path[0]) for path in late}
+    # The pipeline's values are not known yet: the names are checked now, the values when they are there.
+    code = function_code(function, {name: None if name in holding else value for name, value in given.items()})
+    for path, leaf in places({name: given[name] for name in holding}):
+        if leaf is None:
+            where = "python_callable.kwargs." + ".".join(map(str, path))
+            raise InvalidRequest(where, "is None beside a value of the pipeline", "Leave it out, or pass it apart")
+    for path, leaf in late.items():
+        if str(leaf.channel_type) in _WHOLE:
+            where = "python_callable.kwargs." + ".".join(map(str, path))
+            reason = "is a list or a mapping of the pipeline, which KFP cannot put inside of another (2.17.3)"
+            raise InvalidRequest(where, reason, "Pass what it holds one by one, or train_job(script_uri=…, args=…)")
     return (component or _component)(
         function_source=code.source,
         function_name=code.name,
-        function_kwargs=late,
-        function_constants=json.dumps(constants),
+        function_kwargs={name: given[name] for name in sorted(holding)},
+        function_arguments=noted(
+            {name: value for name, value in code.kwargs.items() if name not in holding},
+            {path: (leaf.full_name, str(leaf.channel_type)) for path, leaf in late.items()},
+        ),
         **inputs,
     )
-
-
-def _holds_channel(value: Any) -> bool:
-    if isinstance(value, pipeline_channel.PipelineChannel):
-        return True
-    if isinstance(value, str):
-        return bool(pipeline_channel.extract_pipeline_channels_from_any(value))
-    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return any(_holds_channel(item) for item in items)
-
-
-def _holds_none(value: Any) -> bool:
-    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return value is None or any(_holds_none(item) for item in items)

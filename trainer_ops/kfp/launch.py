@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -11,10 +10,11 @@ from trainer_ops.backends.base import Backend
 from trainer_ops.build.mounts import training_container
 from trainer_ops.build.patches import training_jobs
 from trainer_ops.errors import Forbidden, InvalidRequest, Unreachable
+from trainer_ops.kfp.arguments import joined
 from trainer_ops.kfp.body import opened, say
 from trainer_ops.kfp.cancel import Handle, cancelled_by_sigterm
-from trainer_ops.kfp.ending import ended, waited
-from trainer_ops.kfp.inputs import fields_from, plain, run_key, spoiled_numbers
+from trainer_ops.kfp.ending import ended, framework_of, waited
+from trainer_ops.kfp.inputs import fields_from, run_key, spoiled_numbers
 from trainer_ops.kfp.owner import workflow_of
 from trainer_ops.kfp.retry import retries_from, tries_left, worth_a_retry
 from trainer_ops.kfp.task import Task
@@ -35,7 +35,7 @@ __all__ = ["submit_train_job", "train_from_function", "train_job"]
 _APART = frozenset(
     {
         *("target", "task_config", "retries"),
-        *("function_source", "function_name", "function_kwargs", "function_constants"),
+        *("function_source", "function_name", "function_kwargs", "function_arguments"),
     }
 )
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0
@@ -51,8 +51,8 @@ def train_from_function(task: Task) -> Mapping[str, Any]:
     source, name = (str(task.inputs.get(f"function_{part}") or "") for part in ("source", "name"))
     if not source or not name:
         raise InvalidRequest("function_source", "is missing", "Use trainer_ops.kfp.train_from_function(function, …)")
-    constants = json.loads(task.inputs.get("function_constants") or "{}")
-    kwargs = {**constants, **plain(task.inputs.get("function_kwargs") or {}, spoiled_numbers(task.channels))}
+    notes = str(task.inputs.get("function_arguments") or "")
+    kwargs = joined(task.inputs.get("function_kwargs"), notes, task.channels)
     return _trained(task, {"code": FunctionCode(name=name, source=source, kwargs=kwargs)})
 
 
@@ -77,7 +77,8 @@ def _trained(task: Task, code: Mapping[str, Any]) -> Mapping[str, Any]:
         key = run_key(task.identity("model"), title=request.title)
         with cancelled_by_sigterm(backend, key) as handle:
             outcome = _train(backend, request, key, handle, clock, retries)
-    return ended(task, outcome)
+        framework = framework_of(backend, outcome)
+    return ended(task, outcome, framework)
 
 
 def _request_of(

@@ -11,7 +11,7 @@ from trainer_ops.backends.base import Backend
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.kfp.body import opened, say
 from trainer_ops.kfp.cancel import cancelled_by_sigterm, left_by_sigterm
-from trainer_ops.kfp.ending import ended, waited
+from trainer_ops.kfp.ending import ended, framework_of, waited
 from trainer_ops.kfp.inputs import fields_from
 from trainer_ops.kfp.task import Task
 from trainer_ops.lifecycle.clock import RealClock
@@ -56,7 +56,8 @@ def wait_train_job(task: Task) -> Mapping[str, Any]:
             started(wait.ref)
             say(f"{wait.ref.name}  waiting for it on {wait.ref.target}")
             outcome = waited(backend, wait, clock)
-    return ended(task, outcome)
+        framework = framework_of(backend, outcome)
+    return ended(task, outcome, framework)
 
 
 def _given_ref(value: Any) -> JobRef | None:

@@ -1,0 +1,49 @@
+"""The example pipeline of each component folder, under kfp's SubprocessRunner, on the embedded engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.kfp, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def from_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def test_train_job(engine: str, runner: Any) -> None:
+    from components.train_job.pipeline import digits
+
+    said = digits(script_uri=str(ROOT / "dags" / "scripts" / "train_digits.py"), rounds=8, target=engine).output
+    assert float(said.split()[1].rstrip(",")) > 0.85
+    assert "model of default/train-digits-" in said
+
+
+def test_train_from_function(engine: str, runner: Any) -> None:
+    from components.train_from_function.pipeline import minimum
+
+    assert minimum(rounds=30, target=engine).output == pytest.approx(3.0, abs=1e-3)
+
+
+def test_submit_train_job(engine: str, runner: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    from components.submit_train_job.pipeline import meanwhile
+
+    assert meanwhile(target=engine).output == ""
+    said = capfd.readouterr().out
+    assert "created on local://" in said
+    assert "waiting for it on local://" in said
+    assert "[node-0] trained" in said
+
+
+def test_wait_train_job(engine: str, runner: Any) -> None:
+    from components.wait_train_job.pipeline import follow
+    from trainer_ops import submit
+
+    made = submit(runtime="plain", command=["sleep", "1"], name="nightly", target=engine)
+    assert follow(name=made.ref.name, target=engine).output == f"{made.ref.name}: succeeded"
