@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.kfp.apiserver import ApiServer
 
 HAS_KFP = importlib.util.find_spec("kfp") is not None
 if not HAS_KFP:
@@ -49,6 +52,10 @@ def runner(tmp_path: Path) -> Iterator[Any]:
     config.LocalExecutionConfig.instance = None
 
 
+_RUN = "\nimport sys; from trainer_ops.kfp.executor import main; sys.exit(main(sys.argv[1:]))"
+_AS_POD = "access._ACCOUNT = pathlib.Path(%r)"
+
+
 @dataclass(frozen=True)
 class Step:
     """A component's process as KFP starts it, with the output URIs that its driver gives the task once."""
@@ -72,8 +79,15 @@ class Step:
         program = [sys.executable, "-m", "trainer_ops.kfp.executor"]
         return [*program, "--executor_input", self.executor_input, "--function_to_execute", self.component]
 
-    def start(self, **options: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen(self.argv, text=True, **options)
+    def start(self, patch: str = "", **options: Any) -> subprocess.Popen[str]:
+        """Start it, in a process that first runs ``patch`` when that is given."""
+        argv = self.argv if not patch else [sys.executable, "-c", patch + _RUN, *self.argv[3:]]
+        return subprocess.Popen(argv, text=True, **options)
+
+    def start_in(self, cluster: ApiServer, **options: Any) -> subprocess.Popen[str]:
+        """Start it as in a pod of a cluster."""
+        patch = f"import pathlib; from trainer_ops.backends.kubernetes import access\n{_AS_POD % str(cluster.folder)}\n"
+        return self.start(patch, env={**os.environ, **cluster.env}, **options)
 
     @property
     def written(self) -> dict[str, Any]:
@@ -92,3 +106,13 @@ def step(tmp_path: Path) -> Callable[..., Step]:
         return Step(component, folder, inputs)
 
     return make
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    """A stand-in for the API server of the cluster that steps run in."""
+    for name in ("KUBECONFIG", "TRAINER_OPS_TARGET", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    server = ApiServer(tmp_path / "account")
+    yield server
+    server.close()
