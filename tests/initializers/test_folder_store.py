@@ -208,6 +208,18 @@ def test_a_hit_makes_it_young_again(store: FolderStore, clock: VirtualClock, tmp
     assert store.gc(now=used + DAY / 2, older_than=DAY).snapshots == ()
 
 
+def test_what_was_used_while_gc_decided_stays(
+    store: FolderStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make(store, clock)
+    there = store.list()
+    os.utime(Path(made.location.removeprefix("file://")).parent / "manifest.json", (0, clock.now() + 5))
+    monkeypatch.setattr(store, "list", lambda: there)
+    freed = store.gc(now=clock.now() + DAY, older_than=60)
+    assert (freed.snapshots, freed.busy) == ((), (made.key,))
+    assert store.verify(made.key) == ()
+
+
 def test_what_is_locked_stays(store: FolderStore, clock: VirtualClock) -> None:
     made = make(store, clock)
     with store.lock(made.key, clock=clock, timeout=0, note=print):

@@ -24,6 +24,9 @@ class Collected(Protocol):
     def list(self) -> tuple[Manifest, ...]:
         """All whole snapshots."""
 
+    def look(self, key: str) -> Manifest | None:
+        """What ``find`` gives, without counting as a use."""
+
     def lock(
         self, key: str, *, clock: Clock, timeout: float, note: Callable[[str], None]
     ) -> AbstractContextManager[Held]:
@@ -93,7 +96,16 @@ def collect(
             return False
         return True
 
-    gone = tuple(one for one in going if remove(one.key, store.discard))
+    used = {one.key: one.used for one in going}
+
+    def discard(key: str) -> None:
+        found = store.look(key)
+        if found is None or found.used > used[key]:
+            busy.add(key)  # Somebody has just been given it.
+        else:
+            store.discard(key)
+
+    gone = tuple(one for one in going if remove(one.key, discard) and one.key not in busy)
     left = [partial for partial in stale if remove(partial[0], store.drop_partial)]
     if not dry_run:
         for key in store.sweep(now - max(partials_older_than, _DEAD)):

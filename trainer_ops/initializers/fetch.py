@@ -106,30 +106,42 @@ def fetch_all(
         OSError: it cannot be written.
     """
     progress = _Progress(listener, done)
+    queue = iter(_large_first(files))
+    entries: list[FileEntry] = []
+    lock = threading.Lock()
 
-    def one(file: RemoteFile) -> FileEntry:
-        entry = _fetch(provider, draft, file, progress, held)
-        progress.finished()
-        return entry
+    def work() -> None:
+        # Threads take from one queue: a future for each of a million files would be a lot of memory.
+        while not progress.stop.is_set():
+            with lock:
+                file = next(queue, None)
+            if file is None:
+                return
+            entry = _fetch(provider, draft, file, progress, held)
+            progress.finished()
+            with lock:
+                entries.append(entry)
 
     pool = ThreadPoolExecutor(max(1, jobs), thread_name_prefix="snapshot")
     try:
-        futures = [pool.submit(one, file) for file in files]
-        ended = wait(futures, return_when=FIRST_EXCEPTION).done
-        failed = [future.exception() for future in ended]
-        first = next((error for error in failed if error and not isinstance(error, _Stopped)), None)
+        workers = [pool.submit(work) for _ in range(min(jobs, len(files)) or 1)]
+        ended = wait(workers, return_when=FIRST_EXCEPTION).done
+        first = next((error for worker in ended if (error := worker.exception())), None)
         if first is not None:
             raise first
-        return [future.result() for future in futures]
+        return entries
     finally:
         # Also when this thread is interrupted: no thread writes into the draft after the lock is gone.
         progress.stop.set()
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown()
+
+
+def _large_first(files: Sequence[RemoteFile]) -> list[RemoteFile]:
+    """So that not one thread is left with the largest file when all others have nothing more to do."""
+    return sorted(files, key=lambda file: -(file.size or 0) if (file.size or 0) >= FOLLOWED else 0)
 
 
 def _fetch(provider: Provider, draft: Draft, file: RemoteFile, progress: _Progress, held: Held) -> FileEntry:
-    if progress.stop.is_set():
-        raise _Stopped
     kept = draft.kept(file, progress.wrote)
     if kept is not None:
         return kept

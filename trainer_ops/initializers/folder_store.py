@@ -53,16 +53,17 @@ class FolderStore:
 
     def find(self, key: str) -> Manifest | None:
         """One line is read, however many files there are."""
-        path = self._root / key / "manifest.json"
-        found = self._head(path)
+        found = self.look(key)
         if found is not None:
             try:
-                os.utime(path)
+                os.utime(self._root / key / "manifest.json")
             except OSError:
                 pass  # Mounted read-only: then it only looks older to gc than it is.
         return found
 
-    def _head(self, path: Path) -> Manifest | None:
+    def look(self, key: str) -> Manifest | None:
+        """The same, without counting as a use."""
+        path = self._root / key / "manifest.json"
         try:
             with path.open(encoding="utf-8") as file:
                 head = Manifest.head(file.readline().rstrip("\n"))
@@ -82,7 +83,7 @@ class FolderStore:
 
     def list(self) -> tuple[Manifest, ...]:
         """Oldest first."""
-        found = (self._head(self._root / key / "manifest.json") for key in _keys(self._root))
+        found = (self.look(key) for key in _keys(self._root))
         return tuple(sorted((head for head in found if head), key=lambda head: (head.created, head.key)))
 
     def verify(self, key: str) -> tuple[str, ...]:

@@ -70,6 +70,10 @@ class ObjectStore:
             return None
         return head if head.key == key else None
 
+    def look(self, key: str) -> Manifest | None:
+        """The same."""
+        return self.find(key)
+
     def read(self, key: str) -> Manifest | None:
         """With all files."""
         try:
