@@ -20,14 +20,19 @@ if TYPE_CHECKING:
     )
     from trainer_ops.airflow.events import TrainJobEventTrigger
     from trainer_ops.airflow.hook import TrainerHook
+    from trainer_ops.airflow.initializers import DatasetInitializerOperator, ModelInitializerOperator
     from trainer_ops.airflow.notifier import WebhookNotifier
     from trainer_ops.airflow.operators import TrainJobOperator
     from trainer_ops.airflow.sensors import TrainJobSensor
+    from trainer_ops.airflow.snapshot_trigger import SnapshotTrigger
     from trainer_ops.airflow.triggers import TrainJobTrigger
 
 __all__ = [
+    "DatasetInitializerOperator",
     "DeleteTrainJobsOperator",
+    "ModelInitializerOperator",
     "ResumeTrainJobOperator",
+    "SnapshotTrigger",
     "SuspendTrainJobOperator",
     "TrainJobEventTrigger",
     "TrainJobOperator",
@@ -42,6 +47,9 @@ _HOME = {
     "TrainJobOperator": "trainer_ops.airflow.operators",
     "TrainJobTrigger": "trainer_ops.airflow.triggers",
     "TrainerHook": "trainer_ops.airflow.hook",
+    "DatasetInitializerOperator": "trainer_ops.airflow.initializers",
+    "ModelInitializerOperator": "trainer_ops.airflow.initializers",
+    "SnapshotTrigger": "trainer_ops.airflow.snapshot_trigger",
     "DeleteTrainJobsOperator": "trainer_ops.airflow.actions",
     "ResumeTrainJobOperator": "trainer_ops.airflow.actions",
     "SuspendTrainJobOperator": "trainer_ops.airflow.actions",

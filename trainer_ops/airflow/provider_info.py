@@ -33,7 +33,11 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             {
                 "integration-name": INTEGRATION,
-                "python-modules": ["trainer_ops.airflow.operators", "trainer_ops.airflow.actions"],
+                "python-modules": [
+                    "trainer_ops.airflow.operators",
+                    "trainer_ops.airflow.initializers",
+                    "trainer_ops.airflow.actions",
+                ],
             }
         ],
         "sensors": [{"integration-name": INTEGRATION, "python-modules": ["trainer_ops.airflow.sensors"]}],
@@ -43,6 +47,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": INTEGRATION,
                 "python-modules": [
                     "trainer_ops.airflow.triggers",
+                    "trainer_ops.airflow.snapshot_trigger",
                     "trainer_ops.airflow.waits",
                     "trainer_ops.airflow.events",
                 ],
