@@ -414,6 +414,25 @@ def test_a_listener_that_raises_ends_it(store: FolderStore, remote: MemoryProvid
     assert make(store, remote).hit is False
 
 
+def test_a_provider_that_waits_is_told_to_stop(store: FolderStore) -> None:
+    class Waiting(MemoryProvider):
+        def stop(self) -> None:
+            stopped.set()
+
+    stopped = threading.Event()
+    remote = Waiting({"a": b"a", "b": b"b"})
+
+    def before(file: RemoteFile) -> None:
+        if file.path == "a":
+            raise SnapshotError("gone")
+        assert stopped.wait(60)
+
+    remote.before = before
+    with pytest.raises(SnapshotError, match="gone"):
+        make(store, remote)
+    assert stopped.is_set()
+
+
 def test_one_failure_stops_the_others(store: FolderStore) -> None:
     remote = MemoryProvider({f"f{n:03}": b"x" * 10 for n in range(200)}, block=1)
     failed = threading.Event()

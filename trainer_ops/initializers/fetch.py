@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -123,8 +123,9 @@ def fetch_all(
                 entries.append(entry)
 
     pool = ThreadPoolExecutor(max(1, jobs), thread_name_prefix="snapshot")
+    workers: list[Future[None]] = []
     try:
-        workers = [pool.submit(work) for _ in range(min(jobs, len(files)) or 1)]
+        workers += [pool.submit(work) for _ in range(min(jobs, len(files)) or 1)]
         ended = wait(workers, return_when=FIRST_EXCEPTION).done
         first = next((error for worker in ended if (error := worker.exception())), None)
         if first is not None:
@@ -133,6 +134,9 @@ def fetch_all(
     finally:
         # Also when this thread is interrupted: no thread writes into the draft after the lock is gone.
         progress.stop.set()
+        stop = getattr(provider, "stop", None)
+        if stop is not None and not all(worker.done() for worker in workers):
+            stop()
         pool.shutdown()
 
 

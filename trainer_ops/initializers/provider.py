@@ -87,7 +87,11 @@ class SourceChanged(SnapshotError):
 
 
 class Provider(Protocol):
-    """One source, opened. Safe for threads: ``fetch`` runs in several at once."""
+    """One source, opened. Safe for threads: ``fetch`` runs in several at once.
+
+    It may have a method ``stop()`` too: called when a snapshot is given up, so that fetches that wait (for the next
+    try, for a server) end soon, with any exception. Without it they are waited for.
+    """
 
     def resolve(self) -> Listing:
         """Ask the source what it holds now.
