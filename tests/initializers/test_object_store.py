@@ -167,7 +167,7 @@ def test_gc(store: ObjectStore, remote: MemoryProvider, client: Any) -> None:
     assert {key.split("/")[1] for key in objects(client)} == {new.key}
 
 
-def test_gc_of_broken_uploads(store: ObjectStore, remote: MemoryProvider, client: Any) -> None:
+def test_gc_of_broken_uploads(store: ObjectStore, remote: MemoryProvider, client: Any, tmp_path: Path) -> None:
     whole = make(store, remote)
     remote.files["a.txt"] = b"beta"
     remote.spoil = lambda path, data: b"" if path == "z" else data
@@ -178,6 +178,7 @@ def test_gc_of_broken_uploads(store: ObjectStore, remote: MemoryProvider, client
     assert len(store.gc(now=now).partials) == 1
     assert {key.split("/")[1] for key in objects(client)} == {whole.key}
     assert store.verify(whole.key) == ()
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 def test_one_maker(server: S3Server, store: ObjectStore, tmp_path: Path) -> None:
@@ -219,6 +220,15 @@ def test_a_local_disk_that_runs_full(
     remote.after_block = after
     with pytest.raises(SnapshotError, match=r"by way of .*scratch.*the disk or the quota is full"):
         make(store, remote)
+
+
+def test_local_room_is_looked_at_before(
+    store: ObjectStore, remote: MemoryProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainer_ops.initializers.folder_draft.FolderDraft.room", lambda self: 200_000)
+    with pytest.raises(SnapshotError, match=r"a file of 256000 bytes comes by way of .*, where 200000 are free"):
+        make(store, remote)
+    assert remote.fetched == []
 
 
 def test_no_such_bucket(server: S3Server, client: Any, remote: MemoryProvider, tmp_path: Path) -> None:

@@ -314,6 +314,15 @@ def test_a_source_that_never_rests(store: FolderStore, remote: MemoryProvider) -
     assert not isinstance(caught.value, SourceChanged)
 
 
+def test_names_that_are_one_here(store: FolderStore, remote: MemoryProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote.files["A.TXT"] = b"other"
+    assert len(tree(files_of(make(store, remote)))) == 5
+    remote.files["A.TXT"] = b"another"
+    monkeypatch.setattr(folder_draft, "_is_case_blind", lambda folder: True)
+    with pytest.raises(SnapshotError, match=r'"A.TXT" and "a.txt", which are one name on this file system'):
+        make(store, remote)
+
+
 # No room.
 
 

@@ -114,7 +114,7 @@ class FolderDraft:
                 os.rmdir(folder)
         return there
 
-    def room(self) -> int | None:
+    def room(self) -> int:
         """What the file system says is free for us; a quota is not seen."""
         return shutil.disk_usage(self._folder).free
 

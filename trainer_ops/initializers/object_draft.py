@@ -54,7 +54,17 @@ class ObjectDraft:
                 self._done[path] = noted[path]
             elif path not in wanted:
                 self._bucket.remove(f"{self._key}/data/{path}")
+        self._check_room(files)
         return there + sum(entry.size for entry in self._done.values())
+
+    def _check_room(self, files: Sequence[RemoteFile]) -> None:
+        largest = max((file.size or 0 for file in files if file.path not in self._done), default=0)
+        free = self._local.room()
+        if largest > free:
+            raise SnapshotError(
+                f"a file of {largest} bytes comes by way of {self._scratch}, where {free} are free",
+                remedy="Make room there, or name a larger disk with XDG_CACHE_HOME.",
+            )
 
     def _notes(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -161,12 +162,12 @@ class ObjectStore:
     def partials(self) -> tuple[tuple[str, float, int], ...]:
         """Key, time of the last change and bytes of each broken or running upload."""
         found = []
-        started = {name for name in self._bucket.names(".partial") if _KEY.fullmatch(name)}
+        started = {name for name in [*self._bucket.names(".partial"), *self._local()] if _KEY.fullmatch(name)}
         for key in sorted(started | {name for name in self._bucket.names("") if _KEY.fullmatch(name)}):
             notes = self._bucket.sizes(f".partial/{key}")
             files = {} if self.find(key) else self._bucket.sizes(key)
-            if notes or files:
-                there = [*notes.values(), *files.values()]
+            there = [*notes.values(), *files.values(), *self._local_files(key)]
+            if there:
                 found.append((key, max(changed for _, changed in there), sum(size for size, _ in there)))
         return tuple(found)
 
@@ -175,6 +176,15 @@ class ObjectStore:
         if self.find(key) is None:
             self._bucket.remove_below(key)
         self._bucket.remove_below(f".partial/{key}")
+        shutil.rmtree(self._scratch / key, ignore_errors=True)
+
+    def _local(self) -> Sequence[str]:
+        return os.listdir(self._scratch) if self._scratch.is_dir() else ()
+
+    def _local_files(self, key: str) -> Iterator[tuple[int, float]]:
+        for path in (self._scratch / key).rglob("*"):
+            if path.is_file():
+                yield path.stat().st_size, path.stat().st_mtime
 
     def sweep(self, before: float) -> tuple[str, ...]:
         """Claims of the dead on other hosts."""
