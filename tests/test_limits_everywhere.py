@@ -13,7 +13,7 @@ import yaml
 from trainer_ops.cli.app import app
 from trainer_ops.cli.flags import LimitFlags, TrainFlags
 from trainer_ops.cli.inputs import request_of
-from trainer_ops.kfp.inputs import request_from
+from trainer_ops.kfp.inputs import fields_from
 from trainer_ops.model.limits import Limits
 from trainer_ops.model.request import TrainRequest
 
@@ -59,7 +59,7 @@ def test_component() -> None:
     parameters = pipeline["root"]["inputDefinitions"]["parameters"]
     assert set(VALUES) <= set(parameters)
     assert all(parameters[name]["isOptional"] for name in VALUES)
-    assert request_from({"runtime": "r", "command": ["true"], **VALUES}).limits == LIMITS
+    assert TrainRequest(**fields_from({"runtime": "r", "command": ["true"], **VALUES})).limits == LIMITS
 
 
 @pytest.mark.parametrize("command", ["run", "submit", "wait"])
