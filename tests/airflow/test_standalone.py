@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -26,6 +28,32 @@ def trainings(airflow: Any) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
         return [job for job in engine.list() if words in job["metadata"]["annotations"][keys.ANNOTATION_IDENTITY]]
 
     yield of
+    engine.close()
+
+
+@pytest.fixture
+def others(airflow: Any) -> Iterator[Callable[..., str]]:
+    """Somebody else's training on the same engine: reports an accuracy, ends; gives its uid."""
+    engine: Backend = open_backend(f"local://{airflow.home / 'trainings'}")
+
+    def train(name: str, seconds: float = 0, **labels: str) -> str:
+        result = '{"metrics": {"accuracy": 0.95}, "model_uri": "file:///model"}'
+        write = f"open(os.environ['TRAINER_OPS_RESULT_PATH'], 'w').write('{result}')"
+        code = f"import os, time; time.sleep({seconds}); {write}"
+        made = engine.create(
+            {
+                "apiVersion": keys.API_VERSION,
+                "kind": keys.KIND,
+                "metadata": {"name": name, "labels": labels},
+                "spec": {
+                    "runtimeRef": {"name": "plain"},
+                    "trainer": {"numNodes": 1, "command": ["python3", "-c", code]},
+                },
+            }
+        )
+        return str(made["metadata"]["uid"])
+
+    yield train
     engine.close()
 
 
@@ -96,6 +124,40 @@ def test_a_triggerer_that_dies_leaves_the_training_to_the_next(airflow: Any, tra
     for task_id in TASKS:
         airflow.mark("holding", run_id, task_id, "failed")
     _until_nothing_trains(airflow, trainings)
+
+
+def test_a_deferred_sensor_waits_for_a_training_of_others(airflow: Any, others: Callable[..., str]) -> None:
+    run_id = airflow.trigger("waits_for_others", {"name": "theirs"})
+    airflow.wait_task("waits_for_others", run_id, "wait", "deferred")
+    uid = others("theirs", seconds=3)
+    assert airflow.wait_run("waits_for_others", run_id) == "success", airflow.log("waits_for_others", run_id, "wait")
+    outcome = airflow.xcom("waits_for_others", run_id, "wait")
+    assert (outcome["uid"], outcome["metrics"]) == (uid, {"accuracy": 0.95})
+    assert "theirs  running" in airflow.log("waits_for_others", run_id, "wait")  # written by the triggerer
+
+
+def test_an_asset_watcher_tells_each_end_once_over_a_killed_triggerer(airflow: Any, others: Callable[..., str]) -> None:
+    def told() -> list[str]:
+        events = airflow.get("/api/v2/assets/events?limit=100")["asset_events"]
+        return [event["extra"]["payload"]["uid"] for event in events if event["extra"].get("from_trigger")]
+
+    def kept() -> str:
+        with closing(sqlite3.connect(airflow.home / "airflow.db")) as database:
+            rows = database.execute("SELECT value FROM asset_state_store WHERE key = 'trainer_ops_told'").fetchall()
+        return str(rows)
+
+    airflow.until(lambda: "uids" in kept() or None, 120, "nobody watches")
+    first = others("ends-1", team="others")
+    airflow.until(lambda: first in kept() or None, 120, "the first end is not told")
+    assert told() == [first]
+
+    airflow.halt("triggerer", grace=0.0)
+    meanwhile = [others(f"ends-{number}", team="others") for number in (2, 3)]
+    others("of-nobody", team="nobody")
+    airflow.spawn("triggerer")
+    last = others("ends-4", team="others", seconds=20)
+    airflow.until(lambda: last in kept() or None, 180, "the last end is not told")
+    assert sorted(told()) == sorted([first, *meanwhile, last])
 
 
 TASKS = ("deferred", "in_worker")

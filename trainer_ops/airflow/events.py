@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TrainJobEventTrigger"]
 
-# So many of one look are told before the next: what a killed triggerer might tell again is never more.
+# So many are told before Airflow has stored them: what a killed triggerer tells again is never more.
 _BATCH = 50
 # Where Airflow does not say when an event is in its database: it is there after so many seconds.
 _STORED_SECONDS = 5.0
@@ -39,9 +39,9 @@ class TrainJobEventTrigger(BaseEventTrigger):  # type: ignore[misc]  # Airflow i
     next one. A training that is deleted before its end, or before a triggerer sees it, is not.
 
     What was told is kept with the asset (Airflow 3.3's ``asset_state_store``), and only when Airflow has confirmed that
-    the event is in its database. So a stop, a restart or a crash loses none, and repeats none but those of the last
-    second or two before a crash, which come with the uid they had. Before Airflow 3.3 it is kept in an Airflow Variable
-    (``trainer_ops_events_…``), five seconds after the event.
+    the event is in its database. So no stop, restart or crash loses one; only what was told in the last second or two
+    before a crash, at most 50, comes again then, with the uid it had. Before Airflow 3.3 it is kept in an Airflow
+    Variable (``trainer_ops_events_…``), five seconds after the event.
 
     Any number of watchers on one target share one look at it, and one watch per kind with all other waits.
 
@@ -124,8 +124,9 @@ class TrainJobEventTrigger(BaseEventTrigger):  # type: ignore[misc]  # Airflow i
             async for look in shared_stream:
                 await reported.begin(look, backlog=self.backlog)
                 chosen = [ended for ended in look.ended if ended not in reported.told and self._is_meant(ended)]
-                look.unfinished = look.unfinished or len(chosen) > _BATCH
-                payloads = await asyncio.gather(*(self._payload(look, ended) for ended in chosen[:_BATCH]))
+                room = max(0, _BATCH - reported.unstored)
+                look.unfinished = look.unfinished or len(chosen) > room
+                payloads = await asyncio.gather(*(self._payload(look, ended) for ended in chosen[:room]))
                 told = []
                 for ended, payload in zip(chosen, payloads, strict=False):
                     if payload is None:

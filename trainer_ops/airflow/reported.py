@@ -86,13 +86,15 @@ class Reported:
 
     Attributes:
         told: the trainings that were told, stored or not: none of them is told again by this process.
+        unstored: how many of them are not known to be stored.
     """
 
     def __init__(self, store: Store) -> None:
         self.told = Told()
+        self.unstored = 0
         self._store = store
         self._begun = False
-        self._waiting: asyncio.Queue[tuple[Look, dict[str, Any]]] = asyncio.Queue()
+        self._waiting: asyncio.Queue[tuple[Look, int, dict[str, Any]]] = asyncio.Queue()
         self._saver: asyncio.Task[None] | None = None
 
     async def begin(self, look: Look, *, backlog: bool) -> None:
@@ -115,7 +117,8 @@ class Reported:
             return
         self.told.add(told)
         self.told.forget(look.standing)
-        self._waiting.put_nowait((look, self.told.to_json()))
+        self.unstored += len(told)
+        self._waiting.put_nowait((look, len(told), self.told.to_json()))
 
     async def close(self) -> None:
         """What is not known to be stored is not saved: the next triggerer tells it again rather than never."""
@@ -125,7 +128,8 @@ class Reported:
 
     async def _save(self) -> None:
         while True:
-            look, data = await self._waiting.get()
+            look, count, data = await self._waiting.get()
             await look.stored.wait()
             if not look.void:
                 await self._store.save(data)
+            self.unstored -= count
