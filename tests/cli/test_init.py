@@ -128,10 +128,10 @@ def test_a_failure_is_one_block_with_the_remedy(init: Cli, source: str, monkeypa
     monkeypatch.setattr(snapshots, "take_snapshot", _raising(error, 21))
     ran = init(source)
     assert ran.code == 1
-    assert ran.out.splitlines()[0] == "digits  3 files, 1.0 kB   200 B are here from an earlier try"
+    assert ran.out.splitlines()[:2] == ["digits  3 files, 1.0 kB", "· 200 B are here from an earlier try"]
     block = ran.out.splitlines()[-4:]
     assert block[:3] == [
-        "✘ digits is no snapshot after 0:21",
+        "✘ no snapshot of digits after 0:21",
         "  what    the token may not read org/digits (gated)",
         "  do      Accept its terms on its page",
     ]
@@ -166,9 +166,7 @@ def test_an_interrupt_says_what_is_kept(number: int, init: Cli, source: str, mon
     ran = init(source)
     assert ran.code == 130
     interrupted, again = ran.out.splitlines()[-2:]
-    assert (
-        interrupted == f"interrupted: there is no snapshot of {source} yet; what was fetched is kept and gone on from."
-    )
+    assert interrupted == "interrupted: no snapshot of digits yet; what was fetched is kept."
     assert again.startswith(f"  again   trainer-ops init dataset {source}")
 
 

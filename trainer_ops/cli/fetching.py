@@ -72,8 +72,9 @@ class Plain(Fetching):
     def started(self) -> None:
         """What there is to do, and what of it is done."""
         seen = self.progress
-        kept = f"   {size_text(seen.done)} are here from an earlier try" if seen.done else ""
-        self.screen.text(f"{short(seen.uri)}  {files_text(seen.files or 0, seen.size)}{kept}")
+        self.screen.text(f"{short(seen.uri)}  {files_text(seen.files or 0, seen.size)}")
+        if seen.done:
+            self.on_note(_kept(seen))
 
     def moved(self) -> None:
         """A line when the tens of the percentage are new, or when nothing was said for a minute."""
@@ -88,6 +89,10 @@ class Plain(Fetching):
     def on_note(self, text: str) -> None:
         """The note."""
         self.screen.say(note_line(text))
+
+
+def _kept(seen: Progress) -> str:
+    return f"{size_text(seen.done)} are here from an earlier try"
 
 
 class Live(Fetching):
@@ -112,6 +117,11 @@ class Live(Fetching):
     ) -> None:
         """Take the line away."""
         self._live.__exit__(kind, error, trace)
+
+    def started(self) -> None:
+        """What of it is done."""
+        if self.progress.done:
+            self.on_note(_kept(self.progress))
 
     def on_note(self, text: str) -> None:
         """The note, above the line."""

@@ -121,7 +121,7 @@ def _details(seen: Progress, at: float) -> list[tuple[str, str]]:
     details = [(f"  {size_text(rate)}/s", "")] if rate else []
     if left is not None:
         details.append((f"  {roughly(left)} left", "dim"))
-    return [*details, (f"  {seen.files_done} of {seen.files} files", "dim")]
+    return [*details, (f"  {seen.files_done} of {seen.files} files", "dim")] if seen.files != 1 else details
 
 
 def _bar(done: int, size: int, columns: int, signs: Signs) -> list[tuple[str, str]]:

@@ -127,9 +127,9 @@ class Making:
         return f"trainer-ops run --{snapshot.kind} {which}{self._at()} {self.screen.signs.ellipsis}"
 
     def _interrupted(self, source: SourceFlags, view: Fetching) -> Exit:
-        kept = "what was fetched is kept and gone on from" if view.progress.files is not None else "nothing was fetched"
+        kept = "what was fetched is kept" if view.progress.files is not None else "nothing was fetched"
         self.screen.say(
-            [("interrupted: ", "bold yellow"), (f"there is no snapshot of {source.uri} yet; {kept}.", "")],
+            [("interrupted: ", "bold yellow"), (f"no snapshot of {short(source.uri)} yet; {kept}.", "")],
             [("  again   ", "bold"), (" ".join(self.typed), "")],
         )
         return Exit.INTERRUPTED
@@ -138,8 +138,8 @@ class Making:
         after = duration(self.clock.now() - view.progress.began)
         head = [
             (f"{self.screen.signs.bad} ", "bold red"),
+            ("no snapshot of ", "red"),
             (short(source.uri), "bold"),
-            (" is no snapshot", "red"),
             (f" after {after}", ""),
         ]
         again = [("again", " ".join(self.typed))]

@@ -238,7 +238,10 @@ def _initializer(facts: Facts, node: NodeEvidence, failure: Failure, found: Diag
     if facts.limit == RESTARTS:
         summary += f"; max_restarts={facts.limits.max_restarts} was reached and {_stop(facts)}"
     known = from_log(facts.tail(node.node))
-    remedy = known or f"Check the {kind}'s storage_uri, that it exists, and the credentials in its secret_ref."
+    remedy = known or (
+        f"Check the {kind}'s storage_uri, that it exists, and the credentials in its secret_ref; "
+        f"or fetch it once, beforehand: trainer-ops init {kind} --help"
+    )
     if found.category is not Category.EXIT_CODE and not known:
         remedy = found.remedy
     return Diagnosis(Category.INITIALIZER, summary, (), remedy)

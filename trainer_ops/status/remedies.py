@@ -26,7 +26,7 @@ _TABLE = tuple(
             r"FileNotFoundError: .*?['\"]?(/?[^'\"\s\]]+)['\"]?$",
             (
                 "Check the path {0}: only what the image has and what is mounted exists in the container; with several "
-                "nodes it must exist on each of them."
+                "nodes it must exist on each of them. Data for all nodes: trainer-ops init dataset --help"
             ),
         ),
         (
