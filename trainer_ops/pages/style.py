@@ -65,7 +65,7 @@ td:last-child,th:last-child{padding-right:0}
 .said td{border-top:0;padding-top:0;color:var(--soft)}
 .word{white-space:nowrap}
 .trouble{color:var(--bad);font-weight:600}
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(270px,1fr));gap:18px 22px}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(240px,1fr));gap:18px 22px}
 figure{margin:0}
 figcaption{font-weight:600;margin-bottom:2px}
 figcaption span{font-weight:400;color:var(--soft)}
