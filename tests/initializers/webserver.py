@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -82,10 +83,16 @@ def serve(
 class WebServer:
     """Runs in a thread until closed; ``answer`` decides, ``asked`` remembers."""
 
-    def __init__(self, answer: Callable[[Question], Reply] | None = None, *, remember: bool = True) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Question], Reply] | None = None,
+        *,
+        remember: bool = True,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.asked: list[Question] = []
         self.answer = answer or (lambda _: Reply(404))
-        self.open_connections = 0
+        self.connections = 0
         self._remember = remember
         web = self
 
@@ -93,13 +100,16 @@ class WebServer:
             server_of_test = web
 
         self._server = _Server(("127.0.0.1", 0), Handler)
+        self._tls = tls
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port}" if self._tls is None else f"https://localhost:{self.port}"
 
     def of(self, method: str, path: str = "") -> list[Question]:
         """What was asked by this method (of this path)."""
@@ -138,6 +148,10 @@ class _Handler(BaseHTTPRequestHandler):
     server_of_test: WebServer
     disable_nagle_algorithm = True
     wbufsize = 1 << 16
+
+    def setup(self) -> None:
+        super().setup()
+        self.server_of_test.connections += 1
 
     def do_GET(self) -> None:
         self._serve("GET")

@@ -14,6 +14,7 @@ import ssl
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from email.message import Message
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
@@ -45,17 +46,34 @@ def origin(url: str) -> tuple[str, str, int]:
     return parts.scheme, (parts.hostname or "").lower(), parts.port or (443 if parts.scheme == "https" else 80)
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A connection; ``by_proxy`` and ``told`` where a proxy has to be given whole URLs and headers of its own."""
+
+    connection: http.client.HTTPConnection
+    by_proxy: bool = False
+    told: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def send(self, method: str, parts: SplitResult, headers: Mapping[str, str]) -> http.client.HTTPResponse:
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        place = parts.netloc.rpartition("@")[2]
+        if self.by_proxy:
+            target = f"{parts.scheme}://{place}{target}"
+        self.connection.request(method, target, headers={**headers, **self.told, "Host": place})
+        return self.connection.getresponse()
+
+
 class Answer:
     """One answer, its body unread. Close it, or use it in ``with``; a body read to its end frees the connection."""
 
-    def __init__(self, url: str, raw: http.client.HTTPResponse, wire: Wire, held: http.client.HTTPConnection) -> None:
+    def __init__(self, url: str, raw: http.client.HTTPResponse, wire: Wire, line: _Line) -> None:
         self.url = url
         self.status = raw.status
         # In any case of letters, as HTTP has it.
         self.headers: Message = raw.headers
         self._raw = raw
         self._wire = wire
-        self._held: http.client.HTTPConnection | None = held
+        self._line: _Line | None = line
         # http.client forgets what was promised when the line is cut; a cut body must not look like a whole one.
         self.left: int | None = raw.length
 
@@ -109,20 +127,20 @@ class Answer:
 
     def release(self) -> None:
         """The body was read: the connection serves the next question."""
-        held, self._held = self._held, None
-        if held is not None:
+        line, self._line = self._line, None
+        if line is not None:
             self._raw.close()
             if self._raw.will_close:
-                held.close()
+                line.connection.close()
             else:
-                self._wire.idle(self.url, held)
+                self._wire.idle(self.url, line)
 
     def close(self) -> None:
         """Whatever was not read is thrown away with the connection."""
-        held, self._held = self._held, None
-        if held is not None:
+        line, self._line = self._line, None
+        if line is not None:
             self._raw.close()
-            held.close()
+            line.connection.close()
 
     def __enter__(self) -> Answer:
         return self
@@ -143,7 +161,7 @@ class Wire:
         self._timeout = timeout
         self._verify = verify
         self._lock = threading.Lock()
-        self._idle: defaultdict[tuple[str, str, int], list[http.client.HTTPConnection]] = defaultdict(list)
+        self._idle: defaultdict[tuple[str, str, int], list[_Line]] = defaultdict(list)
         self._tls: ssl.SSLContext | None = None
         self._closed = False
 
@@ -169,23 +187,23 @@ class Wire:
             url = nearer
         raise LineCut(f"redirected more than {FARTHEST} times")
 
-    def idle(self, url: str, connection: http.client.HTTPConnection) -> None:
+    def idle(self, url: str, line: _Line) -> None:
         """Take back a connection that has nothing left to say."""
         with self._lock:
             waiting = self._idle[origin(url)]
             if not self._closed and len(waiting) < IDLE:
-                waiting.append(connection)
+                waiting.append(line)
                 return
-        connection.close()
+        line.connection.close()
 
     def close(self) -> None:
         """Close what is idle; idempotent."""
         with self._lock:
             self._closed = True
-            connections = [each for waiting in self._idle.values() for each in waiting]
+            lines = [line for waiting in self._idle.values() for line in waiting]
             self._idle.clear()
-        for each in connections:
-            each.close()
+        for line in lines:
+            line.connection.close()
 
     def _once(self, method: str, url: str, headers: Mapping[str, str]) -> Answer:
         parts = urlsplit(url)
@@ -195,21 +213,20 @@ class Wire:
         if old is not None:
             # A server may close an idle connection at any time: that is no failure, it is a reason for a new one.
             with contextlib.suppress(OSError, http.client.HTTPException):
-                return Answer(url, _send(old, method, parts, headers), self, old)
-            old.close()
-        new: http.client.HTTPConnection | None = None
+                return Answer(url, old.send(method, parts, headers), self, old)
+            old.connection.close()
+        new: _Line | None = None
         try:
-            new, more = self._connect(parts)
-            return Answer(url, _send(new, method, parts, {**headers, **more}), self, new)
+            new = self._connect(parts)
+            return Answer(url, new.send(method, parts, headers), self, new)
         except (OSError, http.client.HTTPException) as error:
             if new is not None:
-                new.close()
+                new.connection.close()
             if isinstance(error, ssl.SSLCertVerificationError):
                 raise NotTrusted(error.verify_message) from error
             raise LineCut(_what(error)) from error
 
-    def _connect(self, parts: SplitResult) -> tuple[http.client.HTTPConnection, dict[str, str]]:
-        """A new connection, and the headers that a proxy wants with each request."""
+    def _connect(self, parts: SplitResult) -> _Line:
         host, secure = parts.hostname or "", parts.scheme == "https"
         proxy = "" if proxy_bypass(host) else getproxies().get(parts.scheme, "")
         options: dict[str, Any] = {"timeout": self._timeout}
@@ -217,15 +234,13 @@ class Wire:
             options["context"] = self._context()
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         if not proxy:
-            return kind(host, parts.port, **options), {}
+            return _Line(kind(host, parts.port, **options))
         by = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-        told = _basic(by)
-        connection = kind(by.hostname or "", by.port or 8080, **options)
+        connection, told = kind(by.hostname or "", by.port or 8080, **options), _basic(by)
         if secure:
             connection.set_tunnel(host, parts.port, headers=told)
-            return connection, {}
-        connection.absolute = True  # type: ignore[attr-defined]
-        return connection, told
+            return _Line(connection)
+        return _Line(connection, by_proxy=True, told=told)
 
     def _context(self) -> ssl.SSLContext:
         with self._lock:
@@ -252,16 +267,6 @@ def _trust(verify: bool | str) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _send(
-    connection: http.client.HTTPConnection, method: str, parts: SplitResult, headers: Mapping[str, str]
-) -> http.client.HTTPResponse:
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    if getattr(connection, "absolute", False):
-        target = f"{parts.scheme}://{parts.netloc}{target}"
-    connection.request(method, target, headers={**headers, "Host": parts.netloc.rpartition("@")[2]})
-    return connection.getresponse()
 
 
 def _basic(proxy: SplitResult) -> dict[str, str]:
