@@ -19,6 +19,7 @@ import trainer_ops
 parser = argparse.ArgumentParser()
 parser.add_argument("--rounds", type=int, default=int(os.environ.get("ROUNDS", "20")))
 ROUNDS = parser.parse_args().rounds
+DEPTH, ETA = int(os.environ.get("DEPTH", "4")), float(os.environ.get("ETA", "0.3"))
 NODES = int(os.environ.get("DMLC_NUM_WORKER", "1"))
 TASK = int(os.environ.get("DMLC_TASK_ID", "0"))
 
@@ -39,7 +40,7 @@ def train() -> None:
     train_x, test_x, train_y, test_y = train_test_split(data, labels, test_size=0.25, random_state=0, stratify=labels)
     mine = xgb.DMatrix(train_x[TASK::NODES], train_y[TASK::NODES])  # each node learns from its own shard
     test = xgb.DMatrix(test_x, test_y)
-    settings = {"objective": "multi:softprob", "num_class": 10, "max_depth": 4, "eta": 0.3, "nthread": 1}
+    settings = {"objective": "multi:softprob", "num_class": 10, "max_depth": DEPTH, "eta": ETA, "nthread": 1}
     model = xgb.train(settings, mine, ROUNDS, evals=[(test, "test")], callbacks=[Report()], verbose_eval=False)
     if collective.get_rank() == 0:
         accuracy = float((model.predict(test).argmax(axis=1) == test_y).mean())
@@ -47,7 +48,8 @@ def train() -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         model.save_model(file)
         print(f"accuracy {accuracy:.3f}", flush=True)
-        trainer_ops.report(metrics={"accuracy": round(accuracy, 4)}, model_uri=file.as_uri(), progress=100)
+        settings = {"depth": DEPTH, "eta": ETA}
+        trainer_ops.report({"accuracy": round(accuracy, 4)}, model_uri=file.as_uri(), artifacts=settings, progress=100)
 
 
 def main() -> None:

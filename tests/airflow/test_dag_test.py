@@ -13,16 +13,6 @@ pytestmark = pytest.mark.slow
 Xcoms = Callable[..., list[Any]]
 
 
-def states(run: Any) -> dict[str, str]:
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    with create_session() as session:
-        rows = session.execute(select(TaskInstance).where(TaskInstance.run_id == run.run_id)).scalars()
-        return {f"{ti.task_id}[{ti.map_index}]".replace("[-1]", ""): str(ti.state) for ti in rows}
-
-
 def test_the_example_trains_for_real(
     dags: Any, xcoms: Xcoms, local_trainer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,7 +26,12 @@ def test_the_example_trains_for_real(
 
 
 def test_functions_and_a_script_that_breaks(
-    dags: Any, xcoms: Xcoms, local_trainer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    dags: Any,
+    xcoms: Xcoms,
+    states: Callable[[Any], dict[str, str]],
+    local_trainer: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_TRAINING", local_trainer.target.replace("local:", "trainer-local:"))
     run = dags["functions"].test()
