@@ -23,8 +23,8 @@
     - ConditionNotMet              the training is over, also well, and what was waited for did not come
   + Detached                       the wait was interrupted on purpose; the training goes on
 
-Foreign errors (kubernetes, sqlite3, OS) stop at the adapter and are chained as the cause. One more is a TrainerOpsError:
-``initializers.provider.SnapshotError``, of snapshots that cannot be made now. May import: nothing.
+Foreign errors (kubernetes, sqlite3, OS) stop at the adapter and are chained as the cause. One more TrainerOpsError
+is ``initializers.provider.SnapshotError``, of snapshots that cannot be made now. May import: nothing.
 """
 
 from __future__ import annotations

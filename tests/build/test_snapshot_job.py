@@ -74,8 +74,8 @@ COMMANDS: dict[str, tuple[dict[str, Any], str]] = {
     "everything": (
         {},
         (
-            f"{TAKE} /store/team --location pvc://data/team --kind dataset --uri hf://datasets/org/digits --revision main "
-            "--include *.csv --include deep/ --ignore *.tmp"
+            f"{TAKE} /store/team --location pvc://data/team --kind dataset --uri hf://datasets/org/digits "
+            "--revision main --include *.csv --include deep/ --ignore *.tmp"
         ),
     ),
     "nothing but a source": (
