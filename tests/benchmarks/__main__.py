@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from tests.benchmarks.kfp_launcher import launcher
 from tests.benchmarks.measure import Row, child, median_of, wall
 
 PEER = "from airflow.providers.cncf.kubernetes.operators.job import KubernetesJobOperator"
@@ -103,7 +104,7 @@ def main() -> int:
     for name in ("what", "ours", "other", "ratio", "goal", ""):
         table.add_column(name)
     missed = 0
-    for part in (importing, starting, engine):
+    for part in (importing, starting, engine, launcher):
         console.print(f"· {(part.__doc__ or '').splitlines()[0]}", style="dim")
         for row in part():
             mark = "" if row.met is None else "✔" if row.met else "✘"

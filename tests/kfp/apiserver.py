@@ -21,6 +21,7 @@ __all__ = ["ApiServer", "Request"]
 
 NAMESPACE = "team-a"
 _JOBS = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs"
+_LISTS = ("pods", "events", "jobsets", "workloads", "trainingruntimes", "clustertrainingruntimes", "apis", "")
 _RUNTIME = {
     "apiVersion": "trainer.kubeflow.org/v1alpha1",
     "kind": "ClusterTrainingRuntime",
@@ -136,7 +137,9 @@ class ApiServer:
         if pod:
             found = self.pods.get(pod[1])
             return (200, found) if found else _missing(pod[1])
-        return 200, {"items": [], "metadata": {"resourceVersion": "1"}}
+        if path.rsplit("/", 1)[-1] in _LISTS:
+            return 200, {"items": [], "metadata": {"resourceVersion": "1"}}
+        return _missing(path)
 
     def _job(self, request: Request, name: str) -> tuple[int, Any]:
         if request.verb == "POST":
