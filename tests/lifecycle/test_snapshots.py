@@ -362,6 +362,17 @@ def test_an_answer_of_another_version(table: Any, begin: Callable[..., SnapshotW
         see_snapshot(table, wait, clock.now())
 
 
+def test_an_answer_that_never_comes_is_not_asked_for_for_ever(table: Any, clock: VirtualClock) -> None:
+    def silent(name: str) -> None:
+        table.end(name, {})
+        table.pods[name]["status"] = {}
+
+    table.on_create = silent
+    with pytest.raises(SnapshotError, match=r"is complete, but its answer cannot be read, 4 times\. Look for what"):
+        take_snapshot(table, "hf://a/b", clock=clock)
+    assert len(table.rows) == 4
+
+
 def test_what_interrupts_takes_the_job_away(table: Any, clock: VirtualClock) -> None:
     def interrupt(name: str) -> None:
         raise KeyboardInterrupt

@@ -215,7 +215,12 @@ def _judged(
 
 def _renewed(steps: Steps, wait: SnapshotWait, view: StepView, now: float) -> SnapshotWait:
     """A Job that is complete, but whose pod is gone with its answer, is started again: its next attempt is a hit."""
-    if view.job is None or _leaving(view.job) or wait.renewed >= _RENEWALS:
+    if view.job is not None and not _leaving(view.job) and wait.renewed >= _RENEWALS:
+        raise SnapshotError(
+            f"the snapshot's Job {wait.name} is complete, but its answer cannot be read, {_RENEWALS + 1} times",
+            remedy=f"Look for what deletes pods here, and whether the image {wait.ask.image} is of this version",
+        )
+    if view.job is None or _leaving(view.job):
         raise SnapshotError(
             f"the snapshot's Job {wait.name} was deleted by somebody before it was done",
             remedy="Ask again: what was fetched is kept and gone on from",
