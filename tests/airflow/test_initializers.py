@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -71,7 +73,59 @@ def cluster(**kwargs: Any) -> Any:
     return make(**{"uri": "hf://datasets/org/digits", "to": "pvc://data", **kwargs})
 
 
+# -- what a DAG file declares
+
+
+def test_a_dag_file_pays_for_nothing_heavy() -> None:
+    code = (
+        "import airflow.sdk.bases.operator, airflow.sdk.configuration, airflow.sdk.definitions.asset, sys\n"
+        "before = set(sys.modules)\n"
+        "from trainer_ops.airflow import DatasetInitializerOperator, ModelInitializerOperator\n"
+        "DatasetInitializerOperator(task_id='a', uri='hf://datasets/org/digits')\n"
+        "print(*set(sys.modules) - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    added = set(done.stdout.split())
+    heavy = ("pydantic", "kubernetes", "huggingface_hub", "fsspec", "trainer_ops.lifecycle.snapshots", "yaml")
+    assert "trainer_ops.airflow.initializers" in added
+    assert not [name for name in added if name.startswith(heavy)]
+
+
+def test_the_dag_serializes() -> None:
+    from airflow.sdk import DAG
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    from trainer_ops.airflow import DatasetInitializerOperator, ModelInitializerOperator, TrainJobOperator
+
+    with DAG("digits", schedule=None) as dag:
+        common: dict[str, Any] = {"to": "pvc://data", "storage": "20Gi", "conn_id": "training", "source_conn_id": "hub"}
+        data = DatasetInitializerOperator(task_id="data", uri="s3://b/x", include=["*.csv"], env={"A": 1}, **common)
+        start = ModelInitializerOperator(task_id="start", uri="hf://org/bert", revision="{{ params.rev }}", **common)
+        TrainJobOperator(
+            task_id="train", runtime="torch-distributed", command=["x"], dataset=data.output, model=start.output
+        )
+        DatasetInitializerOperator.partial(task_id="many", **common).expand(uri=["s3://b/1", "s3://b/2"])
+    data_text = DagSerialization.to_dict(dag)
+    assert "trainer-ops-datasets" in json.dumps(data_text)
+    assert DagSerialization.from_dict(data_text).get_task("train").upstream_task_ids == {"data", "start"}
+
+
 # -- on this machine
+
+
+def test_mapped_tasks_make_one_each(worker: Any, engine: LocalBackend, source: str, tmp_path: Path) -> None:
+    from airflow.sdk import DAG
+
+    from trainer_ops.airflow import DatasetInitializerOperator
+
+    with DAG("digits", schedule=None):
+        mapped = DatasetInitializerOperator.partial(task_id="init").expand(uri=[source, f"{source}/test"])
+    runs = [worker(mapped, map_index=index) for index in (0, 1)]
+    assert [ran.result["files"] for ran in runs] == [2, 1]
+    assert [list(events(ran)) for ran in runs] == [
+        [f"trainer-ops-datasets>{source}"],
+        [f"trainer-ops-datasets>{source}/test"],
+    ]
 
 
 def test_the_snapshot_is_the_return_value(worker: Any, engine: LocalBackend, source: str) -> None:
@@ -195,7 +249,16 @@ def test_a_declared_asset_gets_the_event(worker: Any, engine: LocalBackend, sour
 
 
 def test_no_outlets_are_no_event(worker: Any, engine: LocalBackend, source: str) -> None:
+    from airflow.sdk import DAG
+
+    from trainer_ops.airflow import DatasetInitializerOperator
+
     assert events(worker(make(uri=source, outlets=[]))) == {}
+    with DAG("digits", schedule=None, default_args={"outlets": []}):
+        task = DatasetInitializerOperator(task_id="init", uri=source)
+        mapped = DatasetInitializerOperator.partial(task_id="many", outlets=[]).expand(uri=[source])
+    assert events(worker(task)) == {}
+    assert events(worker(mapped, map_index=0)) == {}
 
 
 def test_a_uri_that_is_no_asset_costs_only_the_event(

@@ -32,6 +32,17 @@ TOKENS: dict[str, tuple[str, Any]] = {
 }
 
 
+def test_a_hub_of_ones_own() -> None:
+    from airflow.sdk import Connection
+
+    conn = Connection(conn_id="hub", conn_type="http", host="hub.local", port=8080, schema="http", password="t0ken")
+    found = credentials_of(conn, "hf://org/bert")
+    assert (found.token, found.options) == ("t0ken", {"endpoint": "http://hub.local:8080"})
+    conn = Connection(conn_id="hub", conn_type="huggingface", host="https://hub.local")
+    found = credentials_of(conn, "hf://org/bert")
+    assert (found.token, found.options) == ("", {"endpoint": "https://hub.local"})
+
+
 @pytest.mark.parametrize(("uri", "conn"), TOKENS.values(), ids=TOKENS.keys())
 def test_tokens(uri: str, conn: Any) -> None:
     assert credentials_of(conn(), uri).token == "t0ken"

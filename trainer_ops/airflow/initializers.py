@@ -30,6 +30,10 @@ _BACKSTOP = timedelta(seconds=60)
 _FIELDS = ("uri", "revision", "include", "ignore", "to", "storage", "storage_class", "secret_ref", "env", "image")
 
 
+class _NotGiven(list[Any]):
+    """No outlets were given. A list, because Airflow fills a mapped task's arguments with this default."""
+
+
 class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to mypy
     """Makes one verified snapshot, which many trainings share, or finds it made.
 
@@ -65,7 +69,8 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
         conn_id: a connection of type ``trainer-local`` or ``kubernetes``; None: see ``TrainerHook``.
         namespace: instead of the connection's.
         source_conn_id: a connection with the source's credentials: ``aws`` for s3, a token as the password of
-            ``huggingface``, ``http`` or ``generic`` for hf and http(s), ``google_cloud_platform``, ``wasb``.
+            ``huggingface``, ``http`` or ``generic`` for hf (its host, if any, is the hub's) and http(s),
+            ``google_cloud_platform`` for gs, ``wasb`` for az. On a cluster give ``secret_ref`` instead.
         refresh: make it anew, though it is there.
         deferrable: wait for the Job in the triggerer; on the engine the worker makes the snapshot itself and says so.
         outlets: see above.
@@ -94,10 +99,11 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
         source_conn_id: str | None = None,
         refresh: bool = False,
         deferrable: bool | None = None,
-        outlets: Any | None = None,
+        outlets: Any = _NotGiven(),  # noqa: B008  # never changed
         **kwargs: Any,
     ) -> None:
-        super().__init__(outlets=[alias_of(self.kind)] if outlets is None else outlets, **kwargs)
+        given = outlets is not None and not isinstance(outlets, _NotGiven)
+        super().__init__(outlets=outlets if given else [alias_of(self.kind)], **kwargs)
         self.uri = uri
         self.revision = revision
         self.include = include
@@ -193,7 +199,7 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
             try:
                 yield run
             except InvalidRequest as exc:
-                raise in_operator_terms(exc) from exc
+                raise in_operator_terms(exc, here=run.here) from exc
 
     def _ask(self) -> dict[str, Any]:
         """The rendered parameters as arguments of ``take_snapshot``; those left out keep its defaults."""

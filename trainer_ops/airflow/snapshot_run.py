@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainer_ops.lifecycle.snapshot_wait import SnapshotWait
     from trainer_ops.model.snapshot import Snapshot
 
-__all__ = ["SnapshotRun"]
+__all__ = ["SnapshotRun", "in_operator_terms"]
 
 _KEPT = "what was fetched is kept, and a retry goes on from it"
 
@@ -129,8 +129,9 @@ class SnapshotRun(Stoppable):
 _PATIENCE = 1800.0
 
 
-def in_operator_terms(error: InvalidRequest) -> InvalidRequest:
+def in_operator_terms(error: InvalidRequest, *, here: bool) -> InvalidRequest:
     """The same error, its field under the name of the operator's parameter."""
     if error.field != "credentials":
         return error
-    return InvalidRequest("source_conn_id", f"on a cluster its secrets {error.reason}", error.remedy)
+    reason = error.reason if here else f"on a cluster its secrets {error.reason}"
+    return InvalidRequest("source_conn_id", reason, error.remedy)

@@ -73,6 +73,18 @@ def _token(conn: Any) -> Credentials:
     return Credentials(token=str(token))
 
 
+def _hub(conn: Any) -> Credentials:
+    """The token, and where the connection has a host, the hub that is there."""
+    from trainer_ops.initializers.provider import Credentials
+
+    if not conn.host:
+        return _token(conn)
+    host = conn.host if "://" in conn.host else f"{conn.schema or 'https'}://{conn.host}"
+    endpoint = f"{host}:{conn.port}" if conn.port else host
+    token = conn.password or conn.extra_dejson.get("token") or ""
+    return Credentials(token=str(token), options={"endpoint": endpoint})
+
+
 def _http(conn: Any) -> Credentials:
     if conn.login and conn.password:
         raise InvalidRequest(
@@ -148,7 +160,7 @@ _Read = Callable[[Any], "Credentials | dict[str, object]"]
 
 # Scheme: which types of connection say something of it, and what.
 _READ: dict[str, tuple[tuple[str, ...], _Read]] = {
-    "hf": (("huggingface", "http", "generic"), _token),
+    "hf": (("huggingface", "http", "generic"), _hub),
     "http": (("http", "generic"), _http),
     "https": (("http", "generic"), _http),
     "s3": (("aws", "generic"), _aws),
