@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import socket
 import ssl
 import threading
 import time
@@ -81,6 +83,7 @@ class ApiServer:
 
     def __post_init__(self) -> None:
         self.closed = threading.Event()
+        self.sockets: list[Any] = []
         authority = trustme.CA()
         self.folder.mkdir(parents=True, exist_ok=True)
         authority.cert_pem.write_to_path(str(self.folder / "ca.crt"))
@@ -115,6 +118,12 @@ class ApiServer:
 
     def seen(self, verb: str, ending: str = "") -> list[Request]:
         return [one for one in list(self.requests) if one.verb == verb and one.path.endswith(ending)]
+
+    def cut(self) -> None:
+        """Close every connection, as a load balancer does with idle ones."""
+        while self.sockets:
+            with contextlib.suppress(OSError):
+                self.sockets.pop().shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self.closed.set()
@@ -195,6 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         # In this thread: a client that connects and says nothing must not keep others waiting.
         self.request.do_handshake()
+        self.server.api.sockets.append(self.request)  # type: ignore[attr-defined]
         super().setup()
 
     def _serve(self) -> None:
