@@ -61,7 +61,7 @@ def test_one_that_is_gone_is_refused_before_anything_is_created(engine: Any, sna
         run(engine, gone)
     assert str(caught.value) == (
         'invalid request: dataset: the snapshot "file:///nowhere/5a/data" is not there (any more). '
-        "Run its initializer step again: file:///src"
+        "Make it again: trainer-ops init dataset file:///src"
     )
     assert engine.backend.list() == []
 

@@ -27,4 +27,4 @@ def check_data(request: TrainRequest, target: str) -> None:
         place = place_of(snapshot.location, step)
         if place.scheme == "file" and not Path(place.path).is_dir():
             reason = f'the snapshot "{snapshot.location}" is not there (any more)'
-            raise InvalidRequest(step, reason, f"Run its initializer step again: {snapshot.uri}")
+            raise InvalidRequest(step, reason, f"Make it again: trainer-ops init {step} {snapshot.uri}")
