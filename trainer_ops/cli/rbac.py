@@ -22,9 +22,9 @@ def rbac(
     exec_: Annotated[bool, typer.Option("--exec", help="Also what trainer-ops exec needs.")] = False,
     runtimes: Annotated[bool, typer.Option("--runtimes", help="Also to apply runtimes.")] = False,
 ) -> int:
-    """Print the Role that trainings, their logs and snapshots need, for kubectl apply -f - to read.
+    """Print the Role that trainings and snapshots need.
 
-    Nothing is sent anywhere. Without anyone to give it to, it is the Role alone.
+    For kubectl apply -f - to read. Nothing is sent anywhere. Without anyone to give it to, it is the Role alone.
     """
     from trainer_ops.build.rbac import KFP_ACCOUNTS, Subject, manifests, subject_of
 
