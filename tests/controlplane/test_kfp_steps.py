@@ -113,7 +113,8 @@ def test_a_403_prints_the_role_that_makes_it_work(steps: Steps, control_plane: C
     assert said.strip().splitlines()[-1].startswith("not allowed: ")
     made = apply(control_plane, said.partition("\n\n")[2].rpartition("\n\n")[0])
     again = steps.start("submit_train_job", **ask)
-    assert again.wait(timeout=60) == 0, again.communicate()
+    _, said = again.communicate(timeout=60)
+    assert again.returncode == 0, said
     assert len(steps.trainjobs()) == 1
     for kind, name in made:
         if kind.startswith("Cluster"):
@@ -239,7 +240,8 @@ def test_a_training_goes_with_its_workflow(
 ) -> None:
     allowed.pod_uid = control_plane.api.get("Pod", POD, namespace=allowed.namespace)["metadata"]["uid"]
     step = allowed.start("submit_train_job", runtime="torch-distributed", command=["sleep", "600"])
-    assert step.wait(timeout=60) == 0, step.communicate()
+    _, said = step.communicate(timeout=60)
+    assert step.returncode == 0, said
     (job,) = allowed.trainjobs()
     (owner,) = job["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("Workflow", "digits-x7", False)
