@@ -100,14 +100,15 @@ def test_what_comes_back(case: str, make: Any, worker: Any, memory: MemoryBacken
     assert ran.xcoms["metrics"] == ran.xcoms["outcome"]["metrics"]
 
 
-def test_deferred_it_returns_the_same(make: Any, worker: Any, memory: MemoryBackend) -> None:
-    memory.script("*", [(0, lambda t: t.running()), (1, lambda t: t.complete({"metrics": {"accuracy": 0.9}}))])
-    task = make(fit, 3, settings={"deferrable": True})
-    ran = worker(task)
-    assert ran.state == "deferred"
-    event = {"status": "ended", "outcome": worker(make(fit, 3), run_id="other").xcoms["outcome"]}
+@pytest.mark.parametrize("case", ["metrics", "no dict"])
+def test_deferred_it_returns_the_same(case: str, make: Any, worker: Any, memory: MemoryBackend) -> None:
+    result, returned = RETURNED[case]
+    memory.script("*", [(0, lambda t: t.running()), (1, lambda t: t.complete(result))])
+    task = make(anything, settings={"deferrable": True})
+    assert worker(task).state == "deferred"
+    event = {"status": "ended", "outcome": worker(make(anything), run_id="other").xcoms["outcome"]}
     done = worker(task, resume=("execute_complete", {"event": event}))
-    assert (done.state, done.result) == ("success", {"accuracy": 0.9})
+    assert (done.state, done.result) == ("success", returned), done.error
 
 
 def test_mapped(worker: Any, memory: MemoryBackend) -> None:

@@ -6,7 +6,7 @@ import json
 import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError
 
 from airflow.sdk import BaseNotifier
 
@@ -72,8 +72,11 @@ def _post(url: str, body: Mapping[str, Any]) -> None:
     try:
         request = urllib.request.Request(url, data=data, headers=headers, method="POST")
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS):
-            pass
-    except (URLError, OSError, ValueError) as exc:
-        # The URL of a webhook is a secret, and some of these errors quote it.
-        reason = str(getattr(exc, "code", "")) or type(getattr(exc, "reason", exc)).__name__
-        raise TrainerOpsError(f"the webhook did not take the message ({reason})", remedy="Check its URL") from None
+            return
+    # The URL of a webhook is a secret, and some of these errors quote it.
+    except HTTPError as exc:
+        reason = str(exc.code)
+        exc.close()
+    except (OSError, ValueError) as exc:
+        reason = type(getattr(exc, "reason", exc)).__name__
+    raise TrainerOpsError(f"the webhook did not take the message ({reason})", remedy="Check its URL")
