@@ -52,6 +52,8 @@ def runner(tmp_path: Path) -> Iterator[Any]:
     config.LocalExecutionConfig.instance = None
 
 
+# The id of the pipeline run that all steps of a test belong to.
+RUN = "3f1c2b7e-0d5a-4c4e-9a51-6a1d5d0f7c11"
 _RUN = "\nimport sys; from trainer_ops.kfp.executor import main; sys.exit(main(sys.argv[1:]))"
 _AS_POD = "access._ACCOUNT = pathlib.Path(%r)"
 
@@ -66,10 +68,10 @@ class Step:
 
     @property
     def executor_input(self) -> str:
-        uri = f"minio://mlpipeline/v2/artifacts/p/run/{self.component}/{self.folder.name}"
+        uri = f"minio://mlpipeline/v2/artifacts/p/{RUN}/{self.component}/{self.folder.name}"
         artifacts = {
             name: {"artifacts": [{"name": name, "uri": f"{uri}/{name}", "customPath": str(self.folder / name)}]}
-            for name in ("model", "metrics", "report", "trainjob")
+            for name in ("model", "metrics", "report", "trainjob", "dataset")
         }
         outputs = {"artifacts": artifacts, "outputFile": str(self.folder / "output.json")}
         return json.dumps({"inputs": {"parameterValues": self.inputs}, "outputs": outputs})
@@ -92,8 +94,15 @@ class Step:
     @property
     def written(self) -> dict[str, Any]:
         """The output parameters."""
-        found: dict[str, Any] = json.loads((self.folder / "output.json").read_text())["parameterValues"]
-        return found
+        return self._output["parameterValues"]  # type: ignore[no-any-return]
+
+    def artifact(self, name: str) -> dict[str, Any]:
+        """An output artifact."""
+        return self._output["artifacts"][name]["artifacts"][0]  # type: ignore[no-any-return]
+
+    @property
+    def _output(self) -> Any:
+        return json.loads((self.folder / "output.json").read_text())
 
 
 @pytest.fixture

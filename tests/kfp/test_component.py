@@ -16,7 +16,7 @@ COMPONENTS = Path(__file__).parents[2] / "components"
 # What has no meaning in a pipeline step: code travels as script_uri or function_source.
 NOT_INPUTS = {"code", "managed_by", "suspend"}
 # What is not of the request.
-OWN = {"target", "task_config", "retries"}
+OWN = {"target", "task_config", "retries", "dataset_snapshot", "base_model", "base_model_snapshot"}
 
 
 def test_every_input_of_a_request_is_an_input_of_the_component() -> None:

@@ -47,3 +47,28 @@ def test_wait_train_job(engine: str, runner: Any) -> None:
 
     made = submit(runtime="plain", command=["sleep", "1"], name="nightly", target=engine)
     assert follow(name=made.ref.name, target=engine).output == f"{made.ref.name}: succeeded"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What an example takes a snapshot of."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "digits.csv").write_text("1\n2\n3\n")
+    (folder / "weight.txt").write_text("3")
+    return folder
+
+
+def test_initialize_dataset(engine: str, runner: Any, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from components.initialize_dataset.pipeline import from_a_snapshot
+
+    said = from_a_snapshot(uri=folder.as_uri(), target=engine).output
+    assert said.startswith("2 files, sha256:")
+    assert said.endswith("the first is digits.csv")
+    assert "[node-0] 3" in capfd.readouterr().out
+
+
+def test_initialize_model(engine: str, runner: Any, folder: Path) -> None:
+    from components.initialize_model.pipeline import two_from_one_model
+
+    assert two_from_one_model(uri=folder.as_uri(), target=engine).output == 6.0

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from trainer_ops.lifecycle.snapshot_lines import SnapshotLines
+
 if TYPE_CHECKING:
     from trainer_ops.lifecycle.clock import Clock
     from trainer_ops.model.snapshot import Snapshot, SnapshotKind
 
 __all__ = ["SnapshotLog", "alias_of", "describe_assets", "extra_of", "publish"]
 
-# A log of a day would be all progress: a line for each so many per cent, or after so many seconds.
-_STEP = 10
-_SILENCE = 60.0
 # What else than its fields is asked of a snapshot in a DAG: each has an XCom of its own (see ``results.publish``).
 _XCOMS = ("location", "uri", "revision", "key", "digest", "files", "bytes", "hit")
 
 
-class SnapshotLog:
+class SnapshotLog(SnapshotLines):
     """A SnapshotListener that writes to a task's log.
 
     Args:
@@ -28,38 +27,7 @@ class SnapshotLog:
     """
 
     def __init__(self, log: Any, uri: str, clock: Clock) -> None:
-        self._log = log
-        self._uri = uri
-        self._clock = clock
-        self._size: int | None = None
-        self._files = 0
-        self._tens = 0
-        self._said = clock.now()
-
-    def on_start(self, files: int, size: int | None, done: int) -> None:
-        """What there is to do."""
-        self._size, self._files, self._said = size, files, self._clock.now()
-        self._tens = self._tens_of(done)
-        kept = f"; {done:,} bytes are there from an earlier try" if done else ""
-        self._log.info("%s: %d files, %s%s", self._uri, files, _bytes(size), kept)
-
-    def on_progress(self, bytes_done: int, files_done: int) -> None:
-        """A line now and then."""
-        tens, now = self._tens_of(bytes_done), self._clock.now()
-        if tens > self._tens or now - self._said >= _SILENCE:
-            self._tens, self._said = tens, now
-            self._log.info("%s: %s, %d of %d files", self._uri, _bytes(bytes_done), files_done, self._files)
-
-    def on_note(self, text: str) -> None:
-        """Write it."""
-        self._log.info("%s", text)
-
-    def _tens_of(self, done: int) -> int:
-        return done * 100 // self._size // _STEP if self._size else 0
-
-
-def _bytes(size: int | None) -> str:
-    return "size unknown" if size is None else f"{size:,} bytes"
+        super().__init__(lambda text: log.info("%s", text), uri, clock)
 
 
 def publish(ti: Any, snapshot: Snapshot) -> None:

@@ -17,15 +17,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainer_ops.kfp.define import load
     from trainer_ops.kfp.definition import train_job_component
+    from trainer_ops.kfp.definition_data import initialize_dataset_component, initialize_model_component
     from trainer_ops.kfp.definition_function import train_from_function, train_from_function_component
     from trainer_ops.kfp.definition_parts import submit_train_job_component, wait_train_job_component
 
     # kfp components: pipeline authors pass them inputs only, whatever the function behind one takes.
+    initialize_dataset: Any
+    initialize_model: Any
     submit_train_job: Any
     train_job: Any
     wait_train_job: Any
 
 __all__ = [
+    "initialize_dataset",
+    "initialize_dataset_component",
+    "initialize_model",
+    "initialize_model_component",
     "load",
     "submit_train_job",
     "submit_train_job_component",
@@ -38,6 +45,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "initialize_dataset": "definition_data",
+    "initialize_dataset_component": "definition_data",
+    "initialize_model": "definition_data",
+    "initialize_model_component": "definition_data",
     "load": "define",
     "submit_train_job": "definition_parts",
     "submit_train_job_component": "definition_parts",

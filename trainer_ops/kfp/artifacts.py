@@ -11,11 +11,11 @@ from urllib.parse import unquote, urlsplit
 from trainer_ops.kfp.task import Artifact
 from trainer_ops.model.outcome import Outcome
 
-__all__ = ["fill"]
+__all__ = ["KFP_SCHEMES", "fill"]
 
 # Schemes that KFP's launcher moves itself: a URI of one of them in another bucket fails the task after the training
 # (pipelines backend/src/v2/objectstore/config.go). Others (hf://, pvc://) are registered as they are.
-_KFP_SCHEMES = frozenset({"s3", "gs", "minio"})
+KFP_SCHEMES = frozenset({"s3", "gs", "minio"})
 
 
 def fill(artifacts: Mapping[str, Artifact], outcome: Outcome, framework: str) -> None:
@@ -54,5 +54,5 @@ def _place(uri: str, model: Artifact) -> None:
             shutil.copyfile(local, model.path)
         return
     own = urlsplit(model.uri)
-    if parts.scheme not in _KFP_SCHEMES or (parts.scheme, parts.netloc) == (own.scheme, own.netloc):
+    if parts.scheme not in KFP_SCHEMES or (parts.scheme, parts.netloc) == (own.scheme, own.netloc):
         model.uri = uri

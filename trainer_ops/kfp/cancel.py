@@ -21,11 +21,11 @@ from trainer_ops.lifecycle.clock import RealClock
 from trainer_ops.model import keys
 from trainer_ops.model.identity import JobRef, RunKey
 
-__all__ = ["EXIT_CODE", "Handle", "cancelled_by_sigterm", "left_by_sigterm"]
+__all__ = ["CREATE_SECONDS", "EXIT_CODE", "Handle", "cancelled_by_sigterm", "left_by_sigterm", "on_sigterm"]
 
 EXIT_CODE = 128 + signal.SIGTERM
 # A create that is under way when the signal comes is waited for so long.
-_CREATE_SECONDS = 0.55
+CREATE_SECONDS = 0.55
 
 
 class _Terminated(BaseException):
@@ -80,7 +80,7 @@ class Handle:
         if self._delete is not None:
             return self._delete()
         if self._labels:
-            self._urgent.sweep(self._labels, seconds=_CREATE_SECONDS if self._creating else 0.0)
+            self._urgent.sweep(self._labels, seconds=CREATE_SECONDS if self._creating else 0.0)
         return True
 
     def finish(self) -> None:
@@ -127,7 +127,7 @@ def cancelled_by_sigterm(backend: Backend, key: RunKey | None = None) -> Iterato
     """
     handle = Handle(backend, key)
     try:
-        with _on_sigterm(handle):
+        with on_sigterm(handle):
             yield handle
     except _Terminated:
         handle.finish()
@@ -138,12 +138,12 @@ def cancelled_by_sigterm(backend: Backend, key: RunKey | None = None) -> Iterato
 @contextmanager
 def left_by_sigterm() -> Iterator[None]:
     """While this holds, SIGTERM ends the process with 143 and leaves the training alone."""
-    with _on_sigterm(lambda _signal, _frame: os._exit(EXIT_CODE)):
+    with on_sigterm(lambda _signal, _frame: os._exit(EXIT_CODE)):
         yield
 
 
 @contextmanager
-def _on_sigterm(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+def on_sigterm(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return

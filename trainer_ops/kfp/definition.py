@@ -57,6 +57,10 @@ def train_job(
     priority_class: str = "",
     runtime_patches: Optional[list] = None,
     termination_grace_period_seconds: int = -1,
+    dataset: Optional[dsl.Input[dsl.Dataset]] = None,
+    dataset_snapshot: Optional[dict] = None,
+    base_model: Optional[dsl.Input[dsl.Model]] = None,
+    base_model_snapshot: Optional[dict] = None,
 ):
     """Train on Kubeflow Trainer, or on the embedded engine, and wait for the end.
 
@@ -80,8 +84,8 @@ def train_job(
         resources_per_node: such as {"cpu": 2, "memory": "4Gi", "nvidia.com/gpu": 1}.
         env: environment of the training code.
         packages: requirements that are installed before the script starts.
-        dataset_uri: fetched by Trainer's dataset initializer before the nodes start; or a snapshot.
-        base_model_uri: fetched by Trainer's model initializer before the nodes start; or a snapshot.
+        dataset_uri: fetched by Trainer's dataset initializer before the nodes start.
+        base_model_uri: fetched by Trainer's model initializer before the nodes start.
         checkpoint_dir: folder or URI that outlives an attempt.
         queue: Kueue's LocalQueue.
         manifest: a whole TrainJob, instead of the fields above.
@@ -103,6 +107,10 @@ def train_job(
         priority_class: Kueue's WorkloadPriorityClass.
         runtime_patches: Trainer's runtimePatches as they are.
         termination_grace_period_seconds: time to save after SIGTERM.
+        dataset: what initialize_dataset made, read where it lies; only its URI and metadata are used.
+        dataset_snapshot: the same as a parameter, for snapshots in object storage, which KFP would download as artifact.
+        base_model: what initialize_model made, read where it lies; only its URI and metadata are used.
+        base_model_snapshot: the same as a parameter.
     """
 
 

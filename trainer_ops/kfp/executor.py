@@ -20,6 +20,8 @@ __all__ = ["BODIES", "main"]
 
 # Component -> module:function. Imported by the one that runs.
 BODIES: Final = {
+    "initialize_dataset": "trainer_ops.kfp.initialize:initialize_dataset",
+    "initialize_model": "trainer_ops.kfp.initialize:initialize_model",
     "submit_train_job": "trainer_ops.kfp.launch:submit_train_job",
     "train_from_function": "trainer_ops.kfp.launch:train_from_function",
     "train_job": "trainer_ops.kfp.launch:train_job",

@@ -13,9 +13,11 @@ from trainer_ops.errors import Forbidden, InvalidRequest, Unreachable
 from trainer_ops.kfp.arguments import joined
 from trainer_ops.kfp.body import opened, say
 from trainer_ops.kfp.cancel import Handle, cancelled_by_sigterm
+from trainer_ops.kfp.data import DATA_INPUTS, data_fields
 from trainer_ops.kfp.ending import ended, framework_of, waited
 from trainer_ops.kfp.inputs import fields_from, run_key, spoiled_numbers
 from trainer_ops.kfp.owner import workflow_of
+from trainer_ops.kfp.pipelinerun import labelled
 from trainer_ops.kfp.retry import retries_from, tries_left, worth_a_retry
 from trainer_ops.kfp.task import Task
 from trainer_ops.kfp.taskconfig import applied, parse
@@ -35,6 +37,7 @@ __all__ = ["submit_train_job", "train_from_function", "train_job"]
 _APART = frozenset(
     {
         *("target", "task_config", "retries"),
+        *DATA_INPUTS,
         *("function_source", "function_name", "function_kwargs", "function_arguments"),
     }
 )
@@ -93,7 +96,8 @@ def _request_of(
         code: the field ``code`` of the request, when the task brings its code itself.
     """
     given = {name: value for name, value in task.inputs.items() if name not in _APART}
-    fields = {**fields_from(given, spoiled=spoiled_numbers(task.channels)), **code}
+    fields = {**fields_from(given, spoiled=spoiled_numbers(task.channels)), **data_fields(task), **code}
+    fields = labelled(fields, task.run)
     config = parse(task.inputs.get("task_config"))
     if config:
         asked = TrainRequest(**fields)

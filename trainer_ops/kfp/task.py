@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer_ops.errors import InvalidRequest
+from trainer_ops.kfp.pipelinerun import run_of
 
 __all__ = ["Artifact", "Task"]
 
@@ -91,6 +92,7 @@ class Task:
         artifacts: output artifacts by name.
         output_file: where the executor output belongs.
         channels: values of the pipeline's own parameters that went into inputs.
+        given: input artifacts by name; absent where none was given.
     """
 
     component: str
@@ -98,6 +100,7 @@ class Task:
     artifacts: Mapping[str, Artifact]
     output_file: Path | None = None
     channels: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Artifact] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, component: str, executor_input: str) -> Task:
@@ -114,15 +117,28 @@ class Task:
 
     @classmethod
     def _read(cls, component: str, given: Mapping[str, Any]) -> Task:
-        values = (given.get("inputs") or {}).get("parameterValues") or {}
+        inputs = given.get("inputs") or {}
+        values = inputs.get("parameterValues") or {}
         outputs = given.get("outputs") or {}
-        artifacts = {
-            name: Artifact.from_json(entry["artifacts"][0]) for name, entry in (outputs.get("artifacts") or {}).items()
-        }
         ours = {name: value for name, value in values.items() if not name.startswith("pipelinechannel--")}
         channels = {name: value for name, value in values.items() if name not in ours}
         file = outputs.get("outputFile")
-        return cls(component, ours, artifacts, Path(file) if file else None, channels)
+        # One artifact is all that any output or input here has; of an input none is none.
+        made = {name: entry["artifacts"][0] for name, entry in (outputs.get("artifacts") or {}).items()}
+        used = {name: one for name, entry in (inputs.get("artifacts") or {}).items() for one in entry["artifacts"][:1]}
+        return cls(
+            component,
+            inputs=ours,
+            artifacts={name: Artifact.from_json(one) for name, one in made.items()},
+            output_file=Path(file) if file else None,
+            channels=channels,
+            given={name: Artifact.from_json(one) for name, one in used.items()},
+        )
+
+    @property
+    def run(self) -> str:
+        """The run of the pipeline that this task belongs to; "" where the outputs do not tell."""
+        return next(filter(None, (run_of(artifact.given) for artifact in self.artifacts.values())), "")
 
     def identity(self, artifact: str) -> str:
         """The URI that the driver provisions for an output once per task of a run: who this task is.

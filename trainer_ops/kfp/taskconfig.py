@@ -22,7 +22,7 @@ from trainer_ops.errors import InvalidRequest
 from trainer_ops.kfp.inputs import plain
 from trainer_ops.model import keys
 
-__all__ = ["PATCH_MANAGER", "applied", "parse"]
+__all__ = ["PATCH_MANAGER", "applied", "applied_to_pod", "parse"]
 
 PATCH_MANAGER: Final = "trainer-ops.kubeflow.org/kfp-task"
 
@@ -116,6 +116,29 @@ def applied(fields: Mapping[str, Any], config: Mapping[str, Any], jobs: Sequence
     return made
 
 
+def applied_to_pod(fields: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of ``take_snapshot`` with a task's configuration in them: it is the pod's that makes the snapshot.
+
+    Args:
+        fields: its arguments, of which ``env`` and ``resources`` are of the same kind.
+        config: see ``parse``.
+
+    Raises:
+        InvalidRequest: the inputs say the same thing differently; or a volume is set, for which it has no place.
+    """
+    for name in ("volumes", "volumeMounts"):
+        if config.get(name):
+            remedy = "Name the claim it is to be kept on as to, and one to read from as uri=pvc://claim/folder"
+            raise InvalidRequest(f"{_FIELD}.{name}", "has no meaning for a snapshot", remedy)
+    made = dict(fields)
+    _set_resources(made, "resources", config, "resources")
+    env = _environment(config, made.get("env") or {}, "env")
+    if env:
+        made["env"] = {**(made.get("env") or {}), **env}
+    pod = {name: copy.deepcopy(config[name]) for name in _OF_THE_POD if config.get(name)}
+    return {**made, "pod": pod} if pod else made
+
+
 def _set_resources(place: dict[str, Any], name: str, config: Mapping[str, Any], field: str) -> None:
     wanted = config.get("resources")
     if not wanted:
@@ -130,7 +153,16 @@ def _set_resources(place: dict[str, Any], name: str, config: Mapping[str, Any], 
 
 
 def _environment(config: Mapping[str, Any], given: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """The task's variables by name; of the tool's own one the training knows nothing."""
+    """The task's variables by name; the tool's own one, which tells the step its target, is none of them.
+
+    Args:
+        config: see ``parse``.
+        given: the variables that an input gives.
+        field: that input's name.
+
+    Raises:
+        InvalidRequest: the input and the task set one differently.
+    """
     found: dict[str, Any] = {}
     for entry in config.get("env") or ():
         if not isinstance(entry, Mapping) or not entry.get("name"):

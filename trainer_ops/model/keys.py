@@ -19,6 +19,8 @@ LABEL_RUN_KEY: Final = "trainer-ops/run-key"
 LABEL_SUBJECT: Final = "trainer-ops/subject"
 LABEL_ATTEMPT: Final = "trainer-ops/attempt"
 LABEL_GENERATION: Final = "trainer-ops/generation"
+# The run of the pipeline that asked for it, where the pipeline's engine has an id for that.
+LABEL_PIPELINE_RUN: Final = "trainer-ops/pipeline-run"
 ANNOTATION_IDENTITY: Final = "trainer-ops/identity"
 ANNOTATION_SPEC_HASH: Final = "trainer-ops/spec-hash"
 ANNOTATION_VERSION: Final = "trainer-ops/version"

@@ -21,7 +21,7 @@ from trainer_ops.backends.kubernetes.logreader import LogReader
 from trainer_ops.backends.kubernetes.runtimes import Runtimes
 from trainer_ops.backends.kubernetes.sight import Sight
 from trainer_ops.backends.kubernetes.steps import ClusterSteps
-from trainer_ops.backends.kubernetes.urgent import Urgent
+from trainer_ops.backends.kubernetes.urgent import Resource, Urgent
 from trainer_ops.errors import BackendError, NotFound, PreconditionFailed, Rejected, RuntimeNotFound, Unreachable
 from trainer_ops.model import keys
 from trainer_ops.model.observed import Observation
@@ -143,9 +143,9 @@ class KubernetesBackend:
                 raise PreconditionFailed(f"{what}: the TrainJob of that name has another uid", status=409) from exc
             raise
 
-    def urgent(self) -> Urgent:
-        """What deletes TrainJobs here within milliseconds; the caller warms and closes it."""
-        return Urgent(self._access, self.namespace)
+    def urgent(self, resource: Resource = "trainjobs") -> Urgent:
+        """What deletes TrainJobs (or Jobs) here within milliseconds; the caller warms and closes it."""
+        return Urgent(self._access, self.namespace, resource)
 
     # -- what a TrainJob owns ---------------------------------------------------------------------------------------
 

@@ -12,13 +12,14 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
 from trainer_ops.backends.kubernetes.access import Access
 from trainer_ops.model import keys
 
-__all__ = ["Urgent"]
+__all__ = ["Resource", "Urgent"]
 
 # The API server closes a connection that was idle for 90 s; load balancers before it do sooner.
 _WARM_SECONDS: Final = 20.0
@@ -27,16 +28,27 @@ _POLL_SECONDS: Final = 0.04
 _JSON: Final = {"Content-Type": "application/json"}
 
 
+# What can be deleted so: TrainJobs, and the Jobs of other steps.
+Resource = Literal["trainjobs", "jobs"]
+_GROUPS: Final[Mapping[str, str]] = {keys.PLURAL: keys.API_VERSION, "jobs": "batch/v1"}
+
+
 class Urgent:
     """Deletes TrainJobs of one namespace, at once; what ``prepare`` gives, and ``sweep``, also from a signal handler.
 
     ``warm`` opens the connection; until then, and after it broke, one is made when it is needed.
     """
 
-    def __init__(self, access: Access, namespace: str) -> None:
-        """Make it; nothing is sent yet."""
+    def __init__(self, access: Access, namespace: str, resource: Resource = "trainjobs") -> None:
+        """Make it; nothing is sent yet.
+
+        Args:
+            access: to the API server.
+            namespace: of what is to be deleted.
+            resource: what that is.
+        """
         self._access = access
-        self._path = f"/apis/{keys.GROUP}/{keys.VERSION}/namespaces/{namespace}/{keys.PLURAL}"
+        self._path = f"/apis/{_GROUPS[resource]}/namespaces/{namespace}/{resource}"
         self._line: _Line | None = None
         self._headers: Mapping[str, str] = {}
         self._stopped = threading.Event()
@@ -49,24 +61,31 @@ class Urgent:
             self._thread.start()
 
     def prepare(self, name: str, *, uid: str) -> Callable[[], bool]:
-        """A call that deletes that very TrainJob; it says whether it is deleted, or was gone. At most a second."""
+        """A call that deletes that very object; it says whether it is deleted, or was gone. At most a second."""
         path = f"{self._path}/{name}"
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         body = json.dumps({**options, "preconditions": {"uid": uid}}).encode()
         # 409: another uid has the name now.
         return lambda: self._send("DELETE", path, body)[0] in (200, 202, 404, 409)
 
-    def sweep(self, labels: Mapping[str, str], *, seconds: float) -> bool:
-        """Delete all TrainJobs with these labels that have not ended; whether there were any.
+    def sweep(
+        self, labels: Mapping[str, str], *, seconds: float, annotations: Mapping[str, str] = MappingProxyType({})
+    ) -> bool:
+        """Delete all objects with these labels that have not ended; whether there were any.
 
         Args:
             labels: which.
             seconds: for so long one that is not there yet is waited for (a create that is under way).
+            annotations: of those only the ones that have these too.
         """
         until = time.monotonic() + seconds
         selector = urlencode({"labelSelector": ",".join(f"{name}={value}" for name, value in labels.items())})
         while True:
-            found = list(self._running(f"{self._path}?{selector}"))
+            found = [
+                meta
+                for meta in self._running(f"{self._path}?{selector}")
+                if annotations.items() <= (meta.get("annotations") or {}).items()
+            ]
             for meta in found:
                 self.prepare(meta["name"], uid=meta["uid"])()
             if found or time.monotonic() >= until:
