@@ -120,6 +120,7 @@ def test_no_service_account(user: str) -> None:
             ("jane", "", "list", "clustertrainingruntimes", "trainer.kubeflow.org"),
             "trainer-ops rbac --user jane",
         ),
+        (("jane o'hara", "a", "get", "pods", ""), """trainer-ops rbac --namespace a --user 'jane o'"'"'hara'"""),
         (("jane", "team-a", "create", "secrets", ""), ""),
         (("jane", "", "list", "pods", ""), ""),
     ],

@@ -7,6 +7,7 @@ when it may not create its training.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -94,7 +95,9 @@ def command_for(user: str, namespace: str, verb: str, resource: str, group: str)
     if not covers(verb, resource, group, in_cluster=not namespace):
         return ""
     subject = subject_of(user)
-    account = f"--service-account {subject.namespace}:{subject.name}" if subject.namespace else f"--user {user}"
+    account = (
+        f"--service-account {subject.namespace}:{subject.name}" if subject.namespace else f"--user {shlex.quote(user)}"
+    )
     where = f" --namespace {namespace}" if namespace else ""
     rule = next(
         rule
