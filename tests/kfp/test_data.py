@@ -64,7 +64,7 @@ def test_an_artifact_of_others_is_fetched_by_its_uri(uri: str, expected: str) ->
 
 
 def test_an_optional_artifact_that_was_left_out() -> None:
-    given = {"inputs": {"artifacts": {"dataset": {"artifacts": []}}}}
+    given: dict[str, Any] = {"inputs": {"artifacts": {"dataset": {"artifacts": []}}}}
     assert data_fields(Task.parse("train_job", json.dumps(given))) == {}
 
 

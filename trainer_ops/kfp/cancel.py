@@ -144,6 +144,7 @@ def left_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def on_sigterm(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """While this holds, SIGTERM is this handler's; outside the main thread, where none can be set, nothing is done."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -18,7 +18,7 @@ from trainer_ops.model.snapshot import Snapshot
 
 __all__ = ["DATA_INPUTS", "data_fields", "snapshot_from", "snapshot_of"]
 
-# Field of the request -> the inputs that can bring it: an artifact, a snapshot's JSON, and a URI, which ``inputs`` reads.
+# Field of the request -> the inputs that can bring it: an artifact, a snapshot's JSON; and a URI, read by ``inputs``.
 _WAYS: Final = {
     "dataset": ("dataset", "dataset_snapshot", "dataset_uri"),
     "model": ("base_model", "base_model_snapshot", "base_model_uri"),

@@ -108,7 +108,7 @@ def train_job(
         runtime_patches: Trainer's runtimePatches as they are.
         termination_grace_period_seconds: time to save after SIGTERM.
         dataset: what initialize_dataset made, read where it lies; only its URI and metadata are used.
-        dataset_snapshot: the same as a parameter, for snapshots in object storage, which KFP would download as artifact.
+        dataset_snapshot: the same as a parameter, for one in object storage: KFP would download the artifact.
         base_model: what initialize_model made, read where it lies; only its URI and metadata are used.
         base_model_snapshot: the same as a parameter.
     """

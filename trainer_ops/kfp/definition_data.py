@@ -1,4 +1,4 @@
-"""``initialize_dataset`` and ``initialize_model``: data fetched once, for many trainings. Signatures, see ``definition``."""
+"""``initialize_dataset`` and ``initialize_model``: fetched once, for many trainings. Signatures, see ``definition``."""
 
 from collections.abc import Sequence
 from typing import Any, Optional
