@@ -48,6 +48,8 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
         on_kill: what happens to the training when the task is killed, marked, cleared or out of execution_timeout:
             ``delete``, ``suspend`` (a retry resumes it) or ``keep``.
         follow_logs: write the training's log lines to the task's log.
+        report: where one HTML page of how it went is written when it ends, well or not: a path or URI, or with a ``/``
+            at its end a folder. Its URI is the XCom ``report``.
         python_callable: a function to ship instead of ``script``: it runs on every node.
         op_kwargs: its arguments, plain data.
         manifest: a whole TrainJob: a mapping, YAML text, or the path of a template that ends in .yaml, .yml or .json,
@@ -58,7 +60,7 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
         name: see ``TrainRequest`` for this and all the others; times may also be given as timedelta.
     """
 
-    template_fields: Sequence[str] = (*FIELDS, "conn_id", "namespace", "op_kwargs")
+    template_fields: Sequence[str] = (*FIELDS, "conn_id", "namespace", "op_kwargs", "report")
     template_fields_renderers: ClassVar[dict[str, str]] = {
         "manifest": "yaml",
         "env": "json",
@@ -110,6 +112,7 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
         deferrable: bool | None = None,
         on_kill: KillPolicy = "delete",
         follow_logs: bool = True,
+        report: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -157,6 +160,7 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
         self.deferrable = deferrable
         self.kill_policy: KillPolicy = on_kill
         self.follow_logs = follow_logs
+        self.report = report
         self._run: TaskRun | None = None
         self._told_to_stop = False
 
@@ -321,11 +325,21 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
 
         if self.do_xcom_push:
             publish(context["ti"], outcome)
+        if self.report:
+            self._write_report(context, outcome, self.report)
         error = error_for(outcome)
         if error is not None:
             raise error
         describe_assets(context, self.outlets, outcome)
         return outcome.to_json()
+
+    def _write_report(self, context: Mapping[str, Any], outcome: Outcome, place: str) -> None:
+        from trainer_ops.airflow.report import write_report
+        from trainer_ops.airflow.results import XCOM_REPORT
+
+        uri = write_report(place, outcome, context, log=self.log, now=self.clock().now())
+        if uri is not None and self.do_xcom_push:
+            context["ti"].xcom_push(key=XCOM_REPORT, value=uri)
 
     def _template_text(self, path: str, jinja_env: Any) -> str:
         file = Path(path)

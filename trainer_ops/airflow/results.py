@@ -15,8 +15,11 @@ XCOM_TRAINJOB = "trainjob"
 XCOM_METRICS = "metrics"
 XCOM_MODEL_URI = "model_uri"
 XCOM_DIAGNOSIS = "diagnosis"
+XCOM_REPORT = "report"
 # A metric of such a name is found in "metrics" only.
-_TAKEN = frozenset({XCOM_TRAINJOB, XCOM_METRICS, XCOM_MODEL_URI, XCOM_DIAGNOSIS, "return_value", "skipmixin_key"})
+_TAKEN = frozenset(
+    {XCOM_TRAINJOB, XCOM_METRICS, XCOM_MODEL_URI, XCOM_DIAGNOSIS, XCOM_REPORT, "return_value", "skipmixin_key"}
+)
 
 
 def publish(ti: Any, outcome: Outcome) -> None:
