@@ -111,6 +111,21 @@ def test_a_whole_pod() -> None:
     assert pod.condition("Ready") is None
 
 
+GPUS: dict[str, tuple[list[dict[str, Any]], int]] = {
+    "none": ([{"cpu": "2"}, {}], 0),
+    "of all its containers": ([{"nvidia.com/gpu": "4"}, {"nvidia.com/gpu": 1}], 5),
+    "of any maker": ([{"amd.com/gpu": "8"}], 8),
+    "a slice is no whole one": ([{"nvidia.com/mig-1g.5gb": "7"}], 0),
+    "no number": ([{"nvidia.com/gpu": "{{ gpus }}"}], 0),
+}
+
+
+@pytest.mark.parametrize(("limits", "count"), GPUS.values(), ids=GPUS.keys())
+def test_gpus(limits: list[dict[str, Any]], count: int) -> None:
+    containers = [{"name": f"c{i}", "resources": {"limits": one}} for i, one in enumerate(limits)]
+    assert ObservedPod.from_raw({"metadata": {"name": "p"}, "spec": {"containers": containers}}).gpus == count
+
+
 MAINS: dict[str, tuple[list[str], str, str]] = {
     "named node": (["side", "node"], "launcher", "node"),
     "named like its step": (["side", "dataset-initializer"], "dataset-initializer", "dataset-initializer"),

@@ -119,6 +119,11 @@ def test_an_outcome_of_an_older_version_is_read() -> None:
     assert (old.seen_at, old.num_nodes, old.gpus, old.phases, old.nodes, old.events) == (None, 0, 0, (), (), ())
 
 
+@pytest.mark.parametrize("value", OUTCOMES.values(), ids=OUTCOMES.keys())
+def test_an_outcome_is_read_without_what_is_null(value: Outcome) -> None:
+    assert Outcome.from_json({name: part for name, part in value.to_json().items() if part is not None}) == value
+
+
 def test_the_documented_form() -> None:
     assert outcome(Phase.FAILED, FAILED).to_json() == {
         "name": "digits-1",

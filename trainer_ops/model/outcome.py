@@ -213,7 +213,7 @@ class Outcome:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:
-        """The inverse of ``to_json``; what older versions did not write may be missing."""
+        """The inverse of ``to_json``; what is null, or what older versions did not write, may be missing."""
         diagnosis = data.get("diagnosis")
         return cls(
             name=data["name"],
@@ -222,10 +222,10 @@ class Outcome:
             target=data["target"],
             phase=Phase(data["phase"]),
             attempt=data["attempt"],
-            started_at=data["started_at"],
-            finished_at=data["finished_at"],
+            started_at=data.get("started_at"),
+            finished_at=data.get("finished_at"),
             metrics=dict(data["metrics"]),
-            model_uri=data["model_uri"],
+            model_uri=data.get("model_uri"),
             artifacts=dict(data["artifacts"]),
             progress=tuple(data["progress"]),
             diagnosis=Diagnosis.from_json(diagnosis) if diagnosis else None,

@@ -8,6 +8,7 @@ from trainer_ops.backends.kubernetes.failures import Gone
 from trainer_ops.backends.kubernetes.kinds import EVENTS, JOBSETS, PODS, TRAINJOBS, WORKLOADS, subject_of
 from trainer_ops.backends.kubernetes.mirror import Mirror
 from trainer_ops.errors import Unreachable
+from trainer_ops.model.observed import ObservedPod
 
 
 def pod(name: str, owner: str = "x", version: str = "1", **status: Any) -> dict[str, Any]:
@@ -159,6 +160,19 @@ def test_what_is_big_is_not_kept() -> None:
     assert kept["spec"] == {"trainer": {"numNodes": 2}, "suspend": True}
     assert kept["metadata"] == {"name": "x", "annotations": {"trainer-ops/limits": "{}"}}
     assert job["spec"]["trainer"]["command"]  # type: ignore[index]
+
+
+def test_of_a_pod_is_kept_what_is_asked_for_gpus_among_it() -> None:
+    limits = {"nvidia.com/gpu": "4", "cpu": "8"}
+    main = {"name": "node", "image": "i", "env": [1], "resources": {"limits": limits, "requests": {"cpu": "1"}}}
+    pod = {"metadata": {"name": "x"}, "spec": {"nodeName": "n", "containers": [main, {"name": "side"}], "volumes": [1]}}
+    kept = PODS.trim(pod)
+    assert kept["spec"] == {
+        "nodeName": "n",
+        "schedulingGates": None,
+        "containers": [{"name": "node", "resources": {"limits": limits}}, {"name": "side"}],
+    }
+    assert ObservedPod.from_raw(kept).gpus == 4
 
 
 @pytest.mark.parametrize("kind", [JOBSETS, WORKLOADS])
