@@ -237,6 +237,13 @@ def test_a_wait_that_holds_everything_crosses_processes_unchanged(scene: Scene) 
     assert crossed(wait).outcome() == wait.outcome()
 
 
+def test_a_wait_that_an_older_version_began_goes_on(scene: Scene) -> None:
+    data = crossed(scene.see(scene.begin(), running(scene))[0]).to_json()
+    del data["course"]
+    wait, _ = scene.see(Wait.from_json(data), running(scene, 90))
+    assert [change.phase for change in wait.course.phases] == [Phase.SUBMITTED, Phase.PENDING, Phase.RUNNING]
+
+
 def test_what_crosses_is_small(scene: Scene) -> None:
     pods = [
         scene.pod(f"node-{i}", scene.ended(1, message="m" * 4096), phase="Running", restarts=3, last=scene.ended(1))
