@@ -14,7 +14,7 @@ from trainer_ops.migrate.kinds import Kind, kind_of
 from trainer_ops.migrate.ledger import Ledger
 from trainer_ops.migrate.paths import Path, text_of
 
-__all__ = ["RUN_POLICY", "Role", "V1Job", "normalise"]
+__all__ = ["FLAT", "RUN_POLICY", "Role", "V1Job", "normalise"]
 
 Raw = Mapping[str, Any]
 
@@ -28,7 +28,7 @@ RUN_POLICY = (
     "managedBy",
 )
 # The flat form of operators before 1.0; MPIJob v1 has its cleanPodPolicy there to this day.
-_FLAT = ("cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")
+FLAT = ("cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")
 
 # Of the object, not of the job: what the API server or another tool has written.
 _SERVER_METADATA = {
@@ -185,7 +185,7 @@ def _run_policy(spec: Raw, findings: list[Finding]) -> tuple[dict[str, Any], dic
     nested = spec.get("runPolicy")
     for name, value in (nested if isinstance(nested, Mapping) else {}).items():
         values[name], paths[name] = value, ("spec", "runPolicy", name)
-    for name in _FLAT:
+    for name in FLAT:
         if name not in spec:
             continue
         if name in values and values[name] != spec[name]:

@@ -26,6 +26,7 @@ class Options:
         image_has_sshd: the image of an MPIJob of ``kubeflow.org/v1`` can run sshd: v1 needed none.
         drop_np: leave out ``-np`` where it says what the hostfile says.
         allow_placeholders: ``$NAME`` where a number belongs is carried as it is.
+        drop: codes whose refusals become losses that are told: ``GANG-MIN``, ``UNKNOWN-FIELD``…
         keep_ttl: set a TTL although Trainer up to 2.3.0 runs a failed job again after it.
     """
 
@@ -41,4 +42,5 @@ class Options:
     image_has_sshd: bool = False
     drop_np: bool = False
     allow_placeholders: bool = False
+    drop: frozenset[str] = frozenset()
     keep_ttl: bool = False
