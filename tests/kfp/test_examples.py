@@ -72,3 +72,27 @@ def test_initialize_model(engine: str, runner: Any, folder: Path) -> None:
     from components.initialize_model.pipeline import two_from_one_model
 
     assert two_from_one_model(uri=folder.as_uri(), target=engine).output == 6.0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_cleanup_train_jobs(engine: str, runner: Any, fails: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    from components.cleanup_train_jobs.pipeline import tidy
+    from trainer_ops.lifecycle.target import open_backend
+
+    if fails:
+        with pytest.raises(RuntimeError):
+            tidy(fails=True, target=engine)
+    else:
+        tidy(fails=False, target=engine)
+    backend = open_backend(engine)
+    assert backend.list() == []
+    backend.close()
+    assert "trainings cleaned up: 1" in capfd.readouterr().out
+
+
+def test_apply_runtime(engine: str, runner: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    from components.apply_runtime.pipeline import with_its_runtime
+
+    assert with_its_runtime(target=engine).output == "created"
+    assert "[node-0] of the runtime" in capfd.readouterr().out
+    assert with_its_runtime(target=engine).output == "unchanged"

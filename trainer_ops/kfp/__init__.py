@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainer_ops.kfp.define import load
     from trainer_ops.kfp.definition import train_job_component
+    from trainer_ops.kfp.definition_care import apply_runtime_component, cleanup_train_jobs_component
     from trainer_ops.kfp.definition_data import initialize_dataset_component, initialize_model_component
     from trainer_ops.kfp.definition_function import train_from_function, train_from_function_component
     from trainer_ops.kfp.definition_parts import submit_train_job_component, wait_train_job_component
 
     # kfp components: pipeline authors pass them inputs only, whatever the function behind one takes.
+    apply_runtime: Any
+    cleanup_train_jobs: Any
     initialize_dataset: Any
     initialize_model: Any
     submit_train_job: Any
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
     wait_train_job: Any
 
 __all__ = [
+    "apply_runtime",
+    "apply_runtime_component",
+    "cleanup_train_jobs",
+    "cleanup_train_jobs_component",
     "initialize_dataset",
     "initialize_dataset_component",
     "initialize_model",
@@ -45,6 +52,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "apply_runtime": "definition_care",
+    "apply_runtime_component": "definition_care",
+    "cleanup_train_jobs": "definition_care",
+    "cleanup_train_jobs_component": "definition_care",
     "initialize_dataset": "definition_data",
     "initialize_dataset_component": "definition_data",
     "initialize_model": "definition_data",

@@ -86,5 +86,9 @@ def _own_cluster() -> str | None:
 
 def _missing_role(error: Forbidden) -> str:
     """What gives the step the rights it lacks, to be copied out of its log."""
-    text = manifests(error.namespace or "default", [subject_of(error.user)])
+    subject = subject_of(error.user)
+    # What belongs to no namespace is asked for by an account that does.
+    namespace = error.namespace or subject.namespace or "default"
+    parts = [part for part in ("exec", "runtimes") if f"--{part}" in error.remedy]
+    text = manifests(namespace, [subject], parts=parts)
     return f"The Role that is missing:\n\n{text}"

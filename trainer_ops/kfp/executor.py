@@ -20,6 +20,8 @@ __all__ = ["BODIES", "main"]
 
 # Component -> module:function. Imported by the one that runs.
 BODIES: Final = {
+    "apply_runtime": "trainer_ops.kfp.runtime:apply_runtime",
+    "cleanup_train_jobs": "trainer_ops.kfp.cleanup:cleanup_train_jobs",
     "initialize_dataset": "trainer_ops.kfp.initialize:initialize_dataset",
     "initialize_model": "trainer_ops.kfp.initialize:initialize_model",
     "submit_train_job": "trainer_ops.kfp.launch:submit_train_job",

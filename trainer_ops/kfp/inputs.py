@@ -29,6 +29,7 @@ _NUMBERS = frozenset(
         "unreachable_timeout",
         "max_restarts",
         "missing_grace",
+        "older_than",
         "termination_grace_period_seconds",
     }
 )
