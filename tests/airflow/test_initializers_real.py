@@ -144,16 +144,16 @@ def test_a_training_of_the_snapshot_and_its_asset_event(
     xcoms: Any,
     local_trainer: LocalBackend,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
 ) -> None:
-    from airflow.models.asset import AssetAliasModel, AssetEvent
+    from airflow.models.asset import AssetAliasModel, AssetDagRunQueue, AssetEvent
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
     monkeypatch.setenv("AIRFLOW_CONN_TRAINING", local_trainer.target.replace("local:", "trainer-local:"))
-    folder = tmp_path / "digits"
+    folder = Path(os.environ["AIRFLOW_HOME"]) / "digits"
     folder.mkdir()
     (folder / "train.csv").write_text("1,2,3\n")
+    tell_airflow_of(dags, "snapshot", "on_any_dataset", "on_digits")
     run = dags["snapshot"].test(run_conf={"data": f"file://{folder}"})
     assert str(run.state) == "success"
     (snapshot,) = xcoms(run, "data")
@@ -165,6 +165,25 @@ def test_a_training_of_the_snapshot_and_its_asset_event(
         assert event.extra == {name: snapshot[name] for name in event.extra}
         assert {"uri", "revision", "bytes", "files", "key", "location"} <= set(event.extra)
         assert event in alias.asset_events
+        queued = session.scalars(select(AssetDagRunQueue.target_dag_id)).all()
+        assert set(queued) == {"on_any_dataset", "on_digits"}
+
+
+def tell_airflow_of(dags: Any, *names: str) -> None:
+    """Put DAGs into the database as the dag processor does, and let them run."""
+    from airflow.dag_processing.collection import update_dag_parsing_results_in_db
+    from airflow.models.dag import DagModel
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.serialization.serialized_objects import LazyDeserializedDAG
+    from airflow.utils.session import create_session
+    from sqlalchemy import update
+
+    made = [LazyDeserializedDAG.from_dag(dags[name]) for name in names]
+    with create_session() as session:
+        session.merge(DagBundleModel(name="dags-folder"))
+        session.flush()
+        update_dag_parsing_results_in_db("dags-folder", None, made, {}, None, set(), session=session)
+        session.execute(update(DagModel).where(DagModel.dag_id.in_(names)).values(is_paused=False))
 
 
 # -- a cluster

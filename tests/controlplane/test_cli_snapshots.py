@@ -65,7 +65,7 @@ def claims(control_plane: Cluster, cluster_namespace: str) -> Iterator[Callable[
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "raw"}, "spec": spec}
     control_plane.api.create(claim, namespace=cluster_namespace)
     raw = control_plane.kubelet.claim(cluster_namespace, "raw")
-    (raw / "digits").mkdir()
+    (raw / "digits").mkdir(parents=True)
     (raw / "digits" / "train.csv").write_text("1\n2\n3\n")
     (raw / "sitecustomize.py").write_text(HOLD)
     raw.chmod(0o755)
