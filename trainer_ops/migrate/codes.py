@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
+
+from trainer_ops.migrate.code import Code
+from trainer_ops.migrate.codes_files import FILE_CODES
 
 __all__ = ["CODES", "Code"]
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
-    """One code.
-
-    Attributes:
-        title: a few words.
-        severity: how bad it is when a rule does not say otherwise.
-        remedy: what settles it when a rule does not say otherwise.
-        explanation: for ``--explain``: what v1 did, what v2 does, why it matters.
-    """
-
-    title: str
-    severity: Literal["info", "warning", "refused"]
-    remedy: str = ""
-    explanation: str = ""
-
-
-CODES: Final[Mapping[str, Code]] = {
+_OF_JOBS: Final[Mapping[str, Code]] = {
     "ALWAYS": Code(
         "a pod that ends well is not started again",
         "warning",
@@ -392,3 +377,4 @@ CODES: Final[Mapping[str, Code]] = {
         "Trainer counts devices of resources called …gpu… only; for others the number of processes follows the CPUs.",
     ),
 }
+CODES: Final[Mapping[str, Code]] = dict(sorted({**_OF_JOBS, **FILE_CODES}.items()))
