@@ -289,6 +289,30 @@ def test_a_job_is_made_and_waited_for(worker: Any, jobs: JobsInMemory) -> None:
     assert list(events(ran)) == ["trainer-ops-datasets>hf://datasets/org/digits"]
 
 
+def test_the_job_is_as_the_platform_wants_it(worker: Any, jobs: JobsInMemory, virtual_clock: VirtualClock) -> None:
+    ran = worker(
+        cluster(
+            to="pvc://new",
+            storage="1Gi",
+            access_mode="ReadWriteOnce",
+            job_resources={"limits": {"memory": "{{ '4Gi' }}"}},
+            pod={"serviceAccountName": "reader"},
+            labels={"kueue.x-k8s.io/queue-name": "team-a"},
+            active_deadline_seconds="{{ 60 * 60 }}",
+            startup_timeout=timedelta(minutes=5),
+        )
+    )
+    assert ran.state == "success", ran.error
+    (job,) = jobs.jobs.values()
+    pod = job["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["containers"][0]["resources"]) == ("reader", {"limits": {"memory": "4Gi"}})
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
+    assert job["spec"]["activeDeadlineSeconds"] == 3600
+    assert jobs.claims["new"]["spec"]["accessModes"] == ["ReadWriteOnce"]
+    bad = worker(cluster(startup_timeout="soon"), run_id="2")
+    assert "startup_timeout: 'soon' is not a number of seconds" in str(bad.error)
+
+
 def test_a_claim_is_made_when_a_size_is_given(worker: Any, jobs: JobsInMemory) -> None:
     assert worker(cluster(to="pvc://new", storage="20Gi", storage_class="fast")).state == "success"
     assert jobs.claims["new"]["spec"]["storageClassName"] == "fast"

@@ -27,7 +27,11 @@ __all__ = ["DatasetInitializerOperator", "ModelInitializerOperator"]
 _MAX_REDEFERS = 3
 # The trigger reports execution_timeout itself; Airflow's own deferral timeout is for a triggerer that is away.
 _BACKSTOP = timedelta(seconds=60)
-_FIELDS = ("uri", "revision", "include", "ignore", "to", "storage", "storage_class", "secret_ref", "env", "image")
+# The operator's parameters that are arguments of ``take_snapshot``, but for the one that Airflow has a word for.
+_FIELDS = (
+    "uri", "revision", "include", "ignore", "to", "storage", "storage_class", "access_mode", "secret_ref", "env",
+    "image", "job_resources", "pod", "labels", "active_deadline_seconds", "startup_timeout",
+)  # fmt: skip
 
 
 class _NotGiven(list[Any]):
@@ -63,9 +67,15 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
             store when left out.
         storage: make the claim of ``to`` when it is not there, of this size ("20Gi").
         storage_class: of which class.
+        access_mode: ``ReadWriteMany`` unless the class can only do another.
         secret_ref: Secret with the source's credentials as environment variables.
         env: more environment of the Job.
         image: container image of the Job.
+        job_resources: of the Job's container, as Kubernetes has them. (``resources`` is Airflow's own.)
+        pod: fields of the Job's pod spec (``serviceAccountName``, ``nodeSelector``, …).
+        labels: of the Job, such as Kueue's queue.
+        active_deadline_seconds: the Job's own deadline.
+        startup_timeout: how long the Job may take to start, in seconds or as timedelta; half an hour when left out.
         conn_id: a connection of type ``trainer-local`` or ``kubernetes``; None: see ``TrainerHook``.
         namespace: instead of the connection's.
         source_conn_id: a connection with the source's credentials: ``aws`` for s3, a token as the password of
@@ -78,7 +88,7 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
 
     kind: ClassVar[SnapshotKind]
     template_fields: Sequence[str] = (*_FIELDS, "conn_id", "namespace", "source_conn_id")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"env": "json"}
+    template_fields_renderers: ClassVar[dict[str, str]] = {"env": "json", "job_resources": "json", "pod": "json"}
     ui_color = "#eaf6ec"
 
     def __init__(
@@ -91,9 +101,15 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
         to: str = "",
         storage: str | None = None,
         storage_class: str | None = None,
+        access_mode: str | None = None,
         secret_ref: str | None = None,
         env: Mapping[str, Any] | None = None,
         image: str | None = None,
+        job_resources: Mapping[str, Any] | None = None,
+        pod: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        active_deadline_seconds: int | str | timedelta | None = None,
+        startup_timeout: float | str | timedelta | None = None,
         conn_id: str | None = None,
         namespace: str | None = None,
         source_conn_id: str | None = None,
@@ -111,9 +127,15 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
         self.to = to
         self.storage = storage
         self.storage_class = storage_class
+        self.access_mode = access_mode
         self.secret_ref = secret_ref
         self.env = env
         self.image = image
+        self.job_resources = job_resources
+        self.pod = pod
+        self.labels = labels
+        self.active_deadline_seconds = active_deadline_seconds
+        self.startup_timeout = startup_timeout
         self.conn_id = conn_id
         self.namespace = namespace
         self.source_conn_id = source_conn_id
@@ -207,6 +229,8 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
 
         given = {name: getattr(self, name) for name in _FIELDS}
         given |= {name: _patterns(name, given[name]) for name in ("include", "ignore")}
+        given |= {name: _seconds(name, given[name]) for name in ("active_deadline_seconds", "startup_timeout")}
+        given["resources"] = given.pop("job_resources")
         given["credentials"] = source_credentials(self.source_conn_id, str(self.uri))
         return {"kind": self.kind, "refresh": self.refresh} | {
             k: v for k, v in given.items() if v not in (None, "", ())
@@ -262,6 +286,17 @@ def _patterns(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, Sequence) and all(isinstance(item, str) for item in value):
         return tuple(value)
     raise InvalidRequest(name, f"{value!r}"[:200] + " is no list of patterns", 'Write it like ["*.parquet"]')
+
+
+def _seconds(name: str, value: float | str | timedelta | None) -> float | None:
+    """A rendered template is text; a deadline is whole seconds."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    try:
+        number = None if value is None else float(value)
+    except ValueError:
+        raise InvalidRequest(name, f"{value!r} is not a number of seconds", "Write it like 3600") from None
+    return int(number) if number is not None and number.is_integer() else number
 
 
 class DatasetInitializerOperator(_InitializerOperator):

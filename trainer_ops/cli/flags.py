@@ -209,6 +209,10 @@ class SourceFlags:
     storage_class: Annotated[
         str | None, typer.Option("--storage-class", metavar="NAME", help="Of which class. [the cluster's default]")
     ] = None
+    access_mode: Annotated[
+        str,
+        typer.Option("--access-mode", metavar="MODE", help="Of which access mode, where the class has no other."),
+    ] = "ReadWriteMany"
     secret: Annotated[
         str | None,
         typer.Option("--secret", metavar="NAME", help="Secret with the source's credentials, on a cluster."),

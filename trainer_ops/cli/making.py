@@ -32,6 +32,7 @@ _FLAG_OF = {
     "secret_ref": "--secret",
     "wait_timeout": "--timeout",
     "storage_class": "--storage-class",
+    "access_mode": "--access-mode",
     **{name: f"--{name}" for name in ("revision", "include", "ignore", "to", "storage", "image", "env")},
 }
 
@@ -91,7 +92,8 @@ class Making:
                 env=env,
                 storage=source.storage,
                 storage_class=source.storage_class,
-                image=source.image or "",
+                access_mode=source.access_mode,
+                image=source.image,
                 wait_timeout=seconds(source.timeout, "--timeout"),
                 refresh=source.refresh,
                 clock=self.clock,
@@ -163,6 +165,6 @@ def in_flags(error: InvalidRequest) -> InvalidRequest:
 
 def _in_flags(text: str) -> str:
     """What only parameters are called, in a sentence that a person reads who typed flags."""
-    for name in ("secret_ref", "wait_timeout", "storage_class"):
+    for name in ("secret_ref", "wait_timeout", "storage_class", "access_mode"):
         text = text.replace(name, _FLAG_OF[name])
     return text
