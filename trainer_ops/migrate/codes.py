@@ -150,6 +150,13 @@ _OF_JOBS: Final[Mapping[str, Code]] = {
         "A mesh's sidecar that is no native one goes on when the training ends, so that the pod never does. "
         "v1 looked at the Master's pod, v2 at all.",
     ),
+    "MPI-BACKEND": Code(
+        "MPI inside a PyTorchJob",
+        "warning",
+        "Make it an MPIJob's kind of training, or use gloo or nccl",
+        "The mpi backend of torch takes its ranks from mpirun. A PyTorchJob starts one program in each pod and no "
+        "mpirun over them, in v1 as in v2.",
+    ),
     "MPI-HOROVOD-ELASTIC": Code(
         "elastic Horovod",
         "refused",

@@ -68,7 +68,8 @@ def convert(raw: Mapping[str, Any], options: Options | None = None) -> Converted
         return _refused(raw, ledger, draft.findings)
     made = emit(draft)
     settle(draft, made)
-    for leaf in ledger.left():
+    # What a refusal has left unread is no field that no rule knows.
+    for leaf in () if draft.refused else ledger.left():
         draft.refuse("UNKNOWN-FIELD", leaf, "no rule knows this field, so it would be lost")
     if draft.refused:
         return _refused(raw, ledger, draft.findings)

@@ -125,6 +125,7 @@ class Draft:
         outlive: roles of which pods still run when the training is over.
         links: where v1's leaves went, in order of precision.
         stock_places: see ``as_stock``.
+        when_stock: findings that are told when a stock runtime carries the job.
         rewritten: see ``rewrote``.
     """
 
@@ -134,7 +135,7 @@ class Draft:
     name: str = ""
     parts: list[Part] = field(default_factory=list)
     num_nodes: int | str = 1
-    num_proc: int | None = None
+    num_proc: int | str | None = None
     policy: dict[str, Any] = field(default_factory=dict)
     stock: str = ""
     framework: str = ""
@@ -146,6 +147,7 @@ class Draft:
     outlive: tuple[str, ...] = ()
     links: list[Link] = field(default_factory=list)
     stock_places: set[Place] = field(default_factory=set)
+    when_stock: list[Finding] = field(default_factory=list)
     rewritten: dict[Place, str] = field(default_factory=dict)
 
     def add_part(self, name: str, *, trains: bool = False, pods: int | str | None = None) -> Part:

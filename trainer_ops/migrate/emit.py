@@ -53,11 +53,16 @@ def emit(draft: Draft) -> Emitted:
     if asked not in ("auto", "generate"):
         for need in found:
             draft.refuse("RUNTIME-FIELD", need.path, f"{need.what} cannot be had with the runtime {asked}")
-        return Emitted(_trainjob(draft, asked, generated=False))
+        return _with_stock(draft, asked)
     if draft.stock and not found and asked == "auto":
-        return Emitted(_trainjob(draft, draft.stock, generated=False))
+        return _with_stock(draft, draft.stock)
     runtime = _runtime(draft)
     return Emitted(_trainjob(draft, runtime["metadata"]["name"], generated=True), runtime, found)
+
+
+def _with_stock(draft: Draft, runtime: str) -> Emitted:
+    draft.findings += [found for found in draft.when_stock if found not in draft.findings]
+    return Emitted(_trainjob(draft, runtime, generated=False))
 
 
 def share(emitted: Sequence[Emitted]) -> list[Emitted]:

@@ -16,6 +16,7 @@ from trainer_ops.migrate.plan_paddle import plan_paddle
 from trainer_ops.migrate.plan_tf import plan_tf
 from trainer_ops.migrate.plan_torch import plan_torch
 from trainer_ops.migrate.plan_xgboost import plan_xgboost
+from trainer_ops.migrate.selectors import rewrite_selectors
 
 __all__ = ["plan"]
 
@@ -36,4 +37,5 @@ def plan(job: V1Job, options: Options, ledger: Ledger) -> Draft:
     _KINDS[job.kind.name](job, draft, options)
     if draft.trainer is not None:
         policy.run_policy(draft, outlive=draft.outlive)
+        rewrite_selectors(draft)
     return draft

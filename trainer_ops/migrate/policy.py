@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from trainer_ops.migrate.draft import NODE, Draft, Part
+from trainer_ops.migrate.findings import finding
 from trainer_ops.migrate.gang import scheduling
 from trainer_ops.migrate.ledger import Fate
 from trainer_ops.migrate.normalise import FLAT, Role
@@ -110,12 +111,8 @@ def _on_failure(draft: Draft, part: Part, given: int | None, path: Path) -> None
     if given is None or given == _STOCK_BACKOFF:
         draft.as_stock(("job", part.name, "backoffLimit"))
     if given is None:
-        draft.say(
-            "BACKOFF",
-            path,
-            "v1 restarts a failing pod for ever; a stock runtime gives up after 6 restarts of a Job's pods",
-            severity="info",
-        )
+        message = "v1 restarts a failing pod for ever; the stock runtime gives up after 6 restarts of all nodes"
+        draft.when_stock.append(finding("BACKOFF", path, message))
     elif given:
         draft.say("BACKOFF", _limit_path(draft), "counts the restarts of this Job's pods, running or not")
 
