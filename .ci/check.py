@@ -65,7 +65,7 @@ def lint() -> list[bool]:
 def programs(*, full: bool) -> list[bool]:
     """The real control plane's programs, built where they are not there: no test waits for a compiler."""
     build = (BIN / "python", "-m", "tests.controlplane.build")
-    done = [step("programs of the control plane", *build)]
+    done = [step("programs of the control plane", *build), step("the v1 operators", *build, "v1")]
     return [*done, step("Kueue", *build, "kueue")] if full else done
 
 

@@ -48,6 +48,11 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "TrainJob": ("/apis/trainer.kubeflow.org/v1alpha1", "trainjobs", True),
     "TrainingRuntime": ("/apis/trainer.kubeflow.org/v1alpha1", "trainingruntimes", True),
     "ClusterTrainingRuntime": ("/apis/trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes", False),
+    **{
+        kind: ("/apis/kubeflow.org/v1", f"{kind.lower()}s", True)
+        for kind in ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob")
+    },
+    "MPIJob": ("/apis/kubeflow.org/v2beta1", "mpijobs", True),
     "Workload": ("/apis/kueue.x-k8s.io/v1beta2", "workloads", True),
 }
 

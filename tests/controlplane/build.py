@@ -3,7 +3,7 @@
 ``go.mod`` beside this file names them as tools. Binaries, CRDs, webhook configurations and runtimes are kept outside
 the checkout, in a folder named by a key of go.mod, go.sum and the build flags: where it is whole, nothing is built.
 ``python -m tests.controlplane.build`` builds by hand (about 13 minutes on two cores), with ``kueue`` after it Kueue
-instead (10 more).
+instead (10 more), with ``v1`` the operators that Trainer replaces (5 more).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Programs", "cache_root", "kueue", "kueue_crds", "programs"]
+__all__ = ["Programs", "cache_root", "kueue", "kueue_crds", "programs", "v1_operators"]
 
 HERE = Path(__file__).resolve().parent
 # Kueue asks the API server for its version, which release builds get stamped in.
@@ -58,6 +58,16 @@ KUEUE_MANIFESTS = (
     ("sigs.k8s.io/kueue", "config/components/webhook/manifests.yaml", "webhooks/kueue"),
 )
 
+# The operators that Trainer replaces: a Go module each, because their Kubernetes libraries are older ones, and not of
+# the same age. Training-operator's own CRD of MPIJob has the name of mpi-operator's and cannot lie beside it.
+TRAINING_PACKAGES = (("training-operator", "github.com/kubeflow/training-operator/cmd/training-operator.v1"),)
+TRAINING_MANIFESTS = (
+    ("github.com/kubeflow/training-operator", "manifests/base/crds/kubeflow.org_[!m]*.yaml", "crds"),
+    ("github.com/kubeflow/training-operator", "manifests/base/webhook/manifests.yaml", "webhooks"),
+)
+MPI_PACKAGES = (("mpi-operator", "github.com/kubeflow/mpi-operator/cmd/mpi-operator"),)
+MPI_MANIFESTS = (("github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml", "crds"),)
+
 
 @dataclass(frozen=True)
 class Programs:
@@ -88,6 +98,11 @@ def programs() -> Programs:
 def kueue() -> Programs:
     """Kueue 0.17 and its CRDs: a Go module of its own, and only ``make test-full`` needs it."""
     return KUEUE.built()
+
+
+def v1_operators() -> tuple[Programs, Programs]:
+    """Training-operator 1.9 and mpi-operator 0.8, each with its CRDs."""
+    return TRAINING.built(), MPI.built()
 
 
 def kueue_crds() -> list[Path]:
@@ -158,6 +173,8 @@ class _Module:
 
 PLANE = _Module("plane", HERE, PACKAGES, MANIFESTS, 13)
 KUEUE = _Module("kueue", HERE / "kueue", KUEUE_PACKAGES, KUEUE_MANIFESTS, 10)
+TRAINING = _Module("v1-training", HERE / "v1ops" / "training", TRAINING_PACKAGES, TRAINING_MANIFESTS, 2)
+MPI = _Module("v1-mpi", HERE / "v1ops" / "mpi", MPI_PACKAGES, MPI_MANIFESTS, 3)
 
 
 def _go() -> str:
@@ -201,4 +218,6 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    print((kueue() if "kueue" in sys.argv[1:] else programs()).root)
+    _asked = sys.argv[1] if sys.argv[1:] else ""
+    _made = v1_operators() if _asked == "v1" else (kueue() if _asked == "kueue" else programs(),)
+    print("\n".join(str(made.root) for made in _made))

@@ -23,8 +23,9 @@ import pytest
 from tests.controlplane.api import Api
 from tests.controlplane.kubelet import Kubelet, NodeSpec
 from tests.controlplane.plane import ControlPlane, wait_until
+from tests.controlplane.v1ops import V1Operators, unavailable
 
-__all__ = ["Cluster", "cluster_namespace", "control_plane", "leftovers", "shared", "unused_name"]
+__all__ = ["Cluster", "cluster_namespace", "control_plane", "leftovers", "shared", "unused_name", "v1_operators"]
 
 NODES = (
     NodeSpec("node-a", {"cpu": "8", "memory": "32Gi", "pods": "1000"}),
@@ -133,6 +134,17 @@ def control_plane() -> Iterator[Cluster]:
     """The session's cluster: two nodes of 8 CPUs, ``node-b`` with 4 GPUs; the kubelet's waits are a tenth."""
     yield shared.take()
     shared.give_back()
+
+
+@pytest.fixture(scope="session")
+def v1_operators(control_plane: Cluster) -> Iterator[V1Operators]:
+    """The operators that Trainer replaces, beside it from the first test on that wants them."""
+    why = unavailable()
+    if why:
+        pytest.skip(f"the v1 operators: {why}")
+    operators = V1Operators(control_plane.plane)
+    yield operators
+    operators.close()
 
 
 @pytest.fixture

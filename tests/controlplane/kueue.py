@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +20,7 @@ import yaml
 from tests.controlplane.api import ApiError
 from tests.controlplane.build import Programs, kueue
 from tests.controlplane.plane import ControlPlane, free_port, wait_until
+from tests.controlplane.private import END_WITH_US, way
 
 __all__ = ["ABSENT", "Kueue", "Queue", "apply_crds", "unavailable"]
 
@@ -32,35 +31,14 @@ FLAVOR = "default-flavor"
 ABSENT = "absent"
 
 _HOOKS = ("clusterqueue", "resourceflavor", "cohort", "workload", "trainjob")
-# Without certificates of its own Kueue insists on a fixed folder for those of its metrics. A private mount namespace
-# has one, so that several Kueues run side by side and nothing has to be made, or removed, on this machine. setpriv
-# ends it with the test run, also where entering a user namespace has made the kernel forget that.
+# Without certificates of its own Kueue insists on a fixed folder for those of its metrics.
 _METRICS = "/etc/kueue/metrics/certs"
-_INSIDE = (
-    f'mount -t tmpfs none /etc && mkdir -p {_METRICS} && cp "$0"/tls.* {_METRICS} && exec setpriv --pdeathsig KILL "$@"'
-)
-_WAYS = (("unshare", "--mount"), ("unshare", "--map-root-user", "--mount"))
-
-
-def _way() -> tuple[Sequence[str], str]:
-    """How to get a private mount namespace, or why that is not possible."""
-    missing = [name for name in ("unshare", "setpriv") if shutil.which(name) is None]
-    if sys.platform != "linux" or missing:
-        return (), f"needs Linux with {' and '.join(missing or ['unshare', 'setpriv'])} (util-linux)"
-    error = ""
-    for way in _WAYS:
-        tried = subprocess.run(
-            [*way, "mount", "-t", "tmpfs", "none", "/etc"], capture_output=True, text=True, check=False
-        )
-        if tried.returncode == 0:
-            return way, ""
-        error = tried.stderr.strip()
-    return (), f"needs a private mount namespace, as root or with user namespaces: {error}"
+_INSIDE = f'mount -t tmpfs none /etc && mkdir -p {_METRICS} && cp "$0"/tls.* {_METRICS} && exec "$@"'
 
 
 def unavailable() -> str:
     """Why Kueue cannot run on this machine; "" when it can."""
-    return _way()[1]
+    return way("mount")[1]
 
 
 def apply_crds(plane: ControlPlane, files: Sequence[Path]) -> list[str]:
@@ -100,7 +78,7 @@ class Kueue:
         Raises:
             RuntimeError: it does not start, or cannot run on this machine.
         """
-        way, why = _way()
+        words, why = way("mount")
         if why:
             raise RuntimeError(f"Kueue {why}")
         self.plane = plane
@@ -108,7 +86,7 @@ class Kueue:
         self._webhook, self._health = free_port(), free_port()
         apply_crds(plane, self._programs.manifests("crds"))
         plane.namespace("kueue-system")
-        self._process = self._spawn(way)
+        self._process = self._spawn(words)
         try:
             wait_until("kueue is ready", self._ready)
             self._apply_webhooks()
@@ -119,7 +97,7 @@ class Kueue:
             self.close()
             raise
 
-    def _spawn(self, way: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _spawn(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
         certs = self.plane.root / "kueue-certs"
         certs.mkdir()
         for end in ("crt", "key"):
@@ -139,9 +117,11 @@ class Kueue:
         path = self.plane.root / "kueue.yaml"
         path.write_text(yaml.safe_dump(config))
         program = [str(self._programs.binary("kueue")), "--config", str(path)]
+        program += ["--feature-gates", "VisibilityOnDemand=false"]
+        command = [*words, "unshare", "--mount", "sh", "-c", _INSIDE, str(certs), *END_WITH_US, *program]
         with (self.plane.root / "logs" / "kueue.log").open("wb") as log:
             return subprocess.Popen(
-                [*way, "sh", "-c", _INSIDE, str(certs), *program, "--feature-gates", "VisibilityOnDemand=false"],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
