@@ -28,7 +28,8 @@ def object_metadata(draft: Draft) -> None:
     for kind in ("labels", "annotations"):
         for key, value in (held.get(kind) or {}).items():
             _entry(draft, kind, key, value)
-        draft.drop(("metadata", kind), "empty")
+        if not held.get(kind):
+            draft.drop(("metadata", kind), "empty")
     if held.get("ownerReferences"):
         draft.say("OWNER-LOST", ("metadata", "ownerReferences"), "what owned the v1 job does not own the TrainJob")
     draft.drop(("metadata", "ownerReferences"), "of the v1 object")
@@ -37,6 +38,8 @@ def object_metadata(draft: Draft) -> None:
 
 def _entry(draft: Draft, kind: str, key: str, value: str | None) -> None:
     path: Path = ("metadata", kind, key)
+    if not draft.ledger.left(path):
+        return
     if value is None:
         draft.drop(path, "null says nothing")
     elif key.startswith(V1_LABELS):

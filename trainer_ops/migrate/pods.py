@@ -101,7 +101,8 @@ def _metadata(draft: Draft, role: Role, part: Part) -> None:
                 draft.say("MESH", where, "the mesh's sidecar does not end with the training, and every pod has to end")
             part.pod["metadata"].setdefault(kind, {})[key] = value
             draft.link(where, part.place("metadata", kind, key))
-        draft.drop((*path, kind), "empty")
+        if not held.get(kind):
+            draft.drop((*path, kind), "empty")
 
 
 def _metadata_drop(key: str) -> str:

@@ -72,6 +72,8 @@ def _role(role: Role) -> Iterator[Finding]:
 
 def _container(container: Mapping[str, Any], path: Path) -> Iterator[Finding]:
     yield from _fields(container, path, fields.CONTAINER)
+    if not container.get("image"):
+        yield finding("NOT-A-JOB", (*path, "image"), f"{text_of((*path, 'image'))} is missing")
     for key, what in (("limits", "map"), ("requests", "map"), ("claims", "maps")):
         resources = container.get("resources")
         if isinstance(resources, Mapping):

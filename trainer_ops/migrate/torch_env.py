@@ -114,8 +114,11 @@ def rendezvous(draft: Draft, part: Part, elastic: Mapping[str, Any]) -> None:
     for name, value in made.items():
         draft.env(part, name, value)
     for field, name in _FIELDS.items():
+        if field in elastic and name not in made:
+            draft.drop((*path, field), "the default")
         draft.link((*path, field), main(part, "env", Key(name), "value"), f"in {name}", exact=False)
-    draft.say("RDZV-ENDPOINT", path, f"nodes meet at {place}, said by PET_RDZV_ENDPOINT as in v1")
+    if backend == "c10d":
+        draft.say("RDZV-ENDPOINT", path, f"nodes meet at {place}, said by PET_RDZV_ENDPOINT as in v1")
 
 
 _FIELDS: Final = {
