@@ -24,6 +24,7 @@ if not HAS_KFP:
         "test_golden.py",
         "test_local.py",
         "test_examples.py",
+        "test_retraining.py",
     ]
 
 

@@ -96,3 +96,20 @@ def test_apply_runtime(engine: str, runner: Any, capfd: pytest.CaptureFixture[st
     assert with_its_runtime(target=engine).output == "created"
     assert "[node-0] of the runtime" in capfd.readouterr().out
     assert with_its_runtime(target=engine).output == "unchanged"
+
+
+def test_decide_retraining(engine: str, runner: Any, folder: Path, tmp_path: Path) -> None:
+    from components.decide_retraining.pipeline import anything_new
+
+    registry = (tmp_path / "champions").as_uri()
+    assert anything_new(uri=folder.as_uri(), registry=registry, target=engine).output == "there is no champion yet"
+
+
+def test_promote_model(engine: str, runner: Any, tmp_path: Path) -> None:
+    from components.promote_model.pipeline import better_or_not
+
+    registry = (tmp_path / "champions").as_uri()
+    first = better_or_not(registry=registry, quality=0.9, target=engine).output
+    assert first == "promoted as version 1: the first champion, with accuracy 0.9"
+    assert better_or_not(registry=registry, quality=0.905, target=engine).output.startswith("not promoted, version 1")
+    assert better_or_not(registry=registry, quality=0.95, target=engine).output.startswith("promoted as version 2")

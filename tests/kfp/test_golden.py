@@ -16,22 +16,25 @@ pytestmark = pytest.mark.kfp
 
 COMPONENTS = Path(__file__).parents[2] / "components"
 FOLDERS = sorted(p.parent.name for p in COMPONENTS.glob("*/component.py"))
+PIPELINES = sorted(p.parent.name for p in COMPONENTS.glob("*/pipeline.yaml"))
 KEYS = ["name", "stability", "dependencies", "tags", "lastVerified", "ci"]
 
 # One process compiles all: importing kfp takes longer than the rest.
 COMPILE = """
 import pathlib, runpy, sys
-for folder in sys.argv[2:]:
-    made = runpy.run_path(f"{sys.argv[1]}/{folder}/component.py")
-    made["compile_to"](pathlib.Path(f"{folder}.yaml"))
+for path in sys.argv[1:]:
+    made = runpy.run_path(path)
+    made["compile_to"](pathlib.Path(f"{pathlib.Path(path).parent.name}.yaml"))
 """
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with a fresh ``<component>.yaml`` of each."""
+    """The folder with a fresh ``<folder>.yaml`` of each component and each pipeline."""
     out = tmp_path_factory.mktemp("compiled")
-    argv = [sys.executable, "-W", "ignore", "-c", COMPILE, str(COMPONENTS), *FOLDERS]
+    sources = [COMPONENTS / name / "component.py" for name in FOLDERS]
+    sources += [COMPONENTS / name / "pipeline.py" for name in PIPELINES]
+    argv = [sys.executable, "-W", "ignore", "-c", COMPILE, *map(str, sources)]
     subprocess.run(argv, check=True, cwd=out, env={"PYTHONPATH": str(COMPONENTS.parent)})
     return out
 
@@ -43,13 +46,39 @@ def test_the_compiled_component_is_current(folder: str, compiled: Path) -> None:
     assert golden.read_text() == fresh.read_text(), f"run: .venv-kfp/bin/python components/{folder}/component.py"
 
 
+@pytest.mark.parametrize("folder", PIPELINES)
+def test_the_compiled_pipeline_is_current(folder: str, compiled: Path) -> None:
+    names = {p.name for p in (COMPONENTS / folder).iterdir() if p.is_file()}
+    assert names == {"pipeline.py", "pipeline.yaml", "metadata.yaml", "README.md"}
+    golden = COMPONENTS / folder / "pipeline.yaml"
+    fresh = compiled / f"{folder}.yaml"
+    assert golden.read_text() == fresh.read_text(), f"run: .venv-kfp/bin/python -m components.{folder}.pipeline"
+
+
+@pytest.mark.parametrize("folder", PIPELINES)
+def test_every_step_of_a_pipeline_has_a_version_and_no_cache(folder: str) -> None:
+    spec = yaml.safe_load((COMPONENTS / folder / "pipeline.yaml").read_text())
+    for executor in spec["deploymentSpec"]["executors"].values():
+        assert re.fullmatch(r"[a-z0-9./-]+:\d+\.\d+\.\d+-python3\.\d+", executor["container"]["image"])
+    dags = [place["dag"] for place in (spec["root"], *spec["components"].values()) if "dag" in place]
+    steps = [task for dag in dags for task in dag["tasks"].values() if "cachingOptions" in task]
+    assert len(steps) >= len(spec["deploymentSpec"]["executors"])
+    named = {
+        name: task["cachingOptions"]
+        for dag in dags
+        for name, task in dag["tasks"].items()
+        if "executorLabel" in spec["components"][task["componentRef"]["name"]]
+    }
+    assert set(map(str, named.values())) == {"{}"}, named
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_folder_is_whole(folder: str) -> None:
     names = {p.name for p in (COMPONENTS / folder).iterdir() if p.is_file()}
     assert names == {"component.py", "component.yaml", "metadata.yaml", "README.md", "pipeline.py"}
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", [*FOLDERS, *PIPELINES])
 def test_metadata(folder: str) -> None:
     metadata: dict[str, Any] = yaml.safe_load((COMPONENTS / folder / "metadata.yaml").read_text())
     assert list(metadata) == KEYS

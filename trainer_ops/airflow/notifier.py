@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.error import HTTPError
 
 from airflow.sdk import BaseNotifier
 
-from trainer_ops.errors import TrainerOpsError
+from trainer_ops.lifecycle.webhook import MOST_CHARACTERS, post_text
 
 __all__ = ["XCOM_TEXT", "WebhookNotifier"]
 
 # A task that has something to say beside its return value pushes it as this, before it skips itself for instance:
 # Airflow hands a callback the error of a failed task, but not the reason of one that was skipped.
 XCOM_TEXT = "text"
-_TIMEOUT_SECONDS = 15.0
-# What chats cut or refuse.
-_MOST = 3000
 
 
 class WebhookNotifier(BaseNotifier):  # type: ignore[misc]  # Airflow is Any to mypy
@@ -46,10 +40,10 @@ class WebhookNotifier(BaseNotifier):  # type: ignore[misc]  # Airflow is Any to 
             TrainerOpsError: the webhook did not take it. Airflow writes that to the log; the task ends as it did.
         """
         ti = context["ti"]
-        line = f"{ti.dag_id}.{ti.task_id} of {ti.run_id}: {self.text or _said(context)}"[:_MOST]
+        line = f"{ti.dag_id}.{ti.task_id} of {ti.run_id}: {self.text or _said(context)}"[:MOST_CHARACTERS]
         self.log.info("%s", line)
         if self.webhook:
-            _post(self.webhook, {"text": line})
+            post_text(self.webhook, line)
 
 
 def _said(context: Mapping[str, Any]) -> str:
@@ -65,18 +59,3 @@ def _said(context: Mapping[str, Any]) -> str:
 
 def _map_index(ti: Any) -> Any:
     return None if ti.map_index in (None, -1) else ti.map_index
-
-
-def _post(url: str, body: Mapping[str, Any]) -> None:
-    data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
-    try:
-        request = urllib.request.Request(url, data=data, headers=headers, method="POST")
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS):
-            return
-    # The URL of a webhook is a secret, and some of these errors quote it.
-    except HTTPError as exc:
-        reason = str(exc.code)
-        exc.close()
-    except (OSError, ValueError) as exc:
-        reason = type(getattr(exc, "reason", exc)).__name__
-    raise TrainerOpsError(f"the webhook did not take the message ({reason})", remedy="Check its URL")

@@ -1,7 +1,7 @@
 """Kubeflow Pipelines components.
 
 Only modules of this folder may import ``kfp``, and of them only those that define components do (``define`` and the
-``definition`` modules). What runs inside a step's container (``executor`` and what it imports) needs nothing but the
+``definition`` modules; ``package``, when it is to compile a pipeline). What runs inside a step's container (``executor`` and what it imports) needs nothing but the
 core, so the image is small, the waiting pod costs little, and its code is tested as ordinary Python. May import:
 ``lifecycle`` and below.
 
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from trainer_ops.kfp.definition_data import initialize_dataset_component, initialize_model_component
     from trainer_ops.kfp.definition_function import train_from_function, train_from_function_component
     from trainer_ops.kfp.definition_parts import submit_train_job_component, wait_train_job_component
+    from trainer_ops.kfp.definition_retraining import decide_retraining_component, promote_model_component
 
     # kfp components: pipeline authors pass them inputs only, whatever the function behind one takes.
     apply_runtime: Any
     cleanup_train_jobs: Any
     initialize_dataset: Any
+    decide_retraining: Any
     initialize_model: Any
+    promote_model: Any
     submit_train_job: Any
     train_job: Any
     wait_train_job: Any
@@ -36,11 +39,15 @@ __all__ = [
     "apply_runtime_component",
     "cleanup_train_jobs",
     "cleanup_train_jobs_component",
+    "decide_retraining",
+    "decide_retraining_component",
     "initialize_dataset",
     "initialize_dataset_component",
     "initialize_model",
     "initialize_model_component",
     "load",
+    "promote_model",
+    "promote_model_component",
     "submit_train_job",
     "submit_train_job_component",
     "train_from_function",
@@ -52,6 +59,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "promote_model": "definition_retraining",
+    "promote_model_component": "definition_retraining",
+    "decide_retraining": "definition_retraining",
+    "decide_retraining_component": "definition_retraining",
     "apply_runtime": "definition_care",
     "apply_runtime_component": "definition_care",
     "cleanup_train_jobs": "definition_care",

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from trainer_ops.kfp.task import Artifact
 from trainer_ops.model.outcome import Outcome
 
-__all__ = ["KFP_SCHEMES", "fill"]
+__all__ = ["KFP_SCHEMES", "fill", "place"]
 
 # Schemes that KFP's launcher moves itself: a URI of one of them in another bucket fails the task after the training
 # (pipelines backend/src/v2/objectstore/config.go). Others (hf://, pvc://) are registered as they are.
@@ -24,7 +24,7 @@ def fill(artifacts: Mapping[str, Artifact], outcome: Outcome, framework: str) ->
     metrics.metadata.update(outcome.metrics)
     model.metadata.update(_provenance(outcome, framework))
     if outcome.model_uri:
-        _place(outcome.model_uri, model)
+        place(outcome.model_uri, model)
 
 
 def _provenance(outcome: Outcome, framework: str) -> Mapping[str, Any]:
@@ -41,7 +41,7 @@ def _provenance(outcome: Outcome, framework: str) -> Mapping[str, Any]:
     return {**facts, **{f"metric_{name}": value for name, value in outcome.metrics.items()}}
 
 
-def _place(uri: str, model: Artifact) -> None:
+def place(uri: str, model: Artifact) -> None:
     """Copy a model that lies on this machine; point at one that lies in the artifact's own bucket or outside KFP's."""
     parts = urlsplit(uri)
     local = Path(unquote(parts.path)) if parts.scheme == "file" else Path(uri) if not parts.scheme else None

@@ -20,7 +20,7 @@ from trainer_ops.model.runtime import TrainingRuntime
 from trainer_ops.status.verdict import error_for
 from trainer_ops.status.wait import Wait
 
-__all__ = ["ended", "framework_of", "waited"]
+__all__ = ["ended", "framework_of", "waited", "without_null"]
 
 
 def waited(backend: Backend, wait: Wait, clock: Clock) -> Outcome:
@@ -53,7 +53,7 @@ def ended(task: Task, outcome: Outcome, framework: str) -> Mapping[str, Any]:
     if error is not None:
         raise error
     fill(task.artifacts, outcome, framework)
-    return {"outcome": _without_null(outcome.to_json()), "model_uri": outcome.model_uri or ""}
+    return {"outcome": without_null(outcome.to_json()), "model_uri": outcome.model_uri or ""}
 
 
 def _report(task: Task, outcome: Outcome) -> None:
@@ -69,8 +69,8 @@ def _report(task: Task, outcome: Outcome) -> None:
         say(f"{outcome.name}  no report: {exc}")
 
 
-def _without_null(value: Any) -> Any:
+def without_null(value: Any) -> Any:
     """What is null is left out: KFP's local runner hands no null on to another component (kfp 2.17.3)."""
     if isinstance(value, Mapping):
-        return {name: _without_null(item) for name, item in value.items() if item is not None}
-    return [_without_null(item) for item in value] if isinstance(value, list) else value
+        return {name: without_null(item) for name, item in value.items() if item is not None}
+    return [without_null(item) for item in value] if isinstance(value, list) else value

@@ -22,8 +22,10 @@ __all__ = ["BODIES", "main"]
 BODIES: Final = {
     "apply_runtime": "trainer_ops.kfp.runtime:apply_runtime",
     "cleanup_train_jobs": "trainer_ops.kfp.cleanup:cleanup_train_jobs",
+    "decide_retraining": "trainer_ops.kfp.retraining:decide_retraining",
     "initialize_dataset": "trainer_ops.kfp.initialize:initialize_dataset",
     "initialize_model": "trainer_ops.kfp.initialize:initialize_model",
+    "promote_model": "trainer_ops.kfp.retraining:promote_model",
     "submit_train_job": "trainer_ops.kfp.launch:submit_train_job",
     "train_from_function": "trainer_ops.kfp.launch:train_from_function",
     "train_job": "trainer_ops.kfp.launch:train_job",

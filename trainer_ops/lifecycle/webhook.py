@@ -1,0 +1,36 @@
+"""One line to a chat."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Final
+from urllib.error import HTTPError
+
+from trainer_ops.errors import TrainerOpsError
+
+__all__ = ["MOST_CHARACTERS", "post_text"]
+
+# What chats cut or refuse.
+MOST_CHARACTERS: Final = 3000
+_TIMEOUT_SECONDS: Final = 15.0
+
+
+def post_text(url: str, text: str) -> None:
+    """Post ``{"text": …}``, as Slack, Mattermost and Teams take it.
+
+    Raises:
+        TrainerOpsError: it was not taken. The URL, which is a secret, is not in the message.
+    """
+    data, headers = json.dumps({"text": text[:MOST_CHARACTERS]}).encode(), {"Content-Type": "application/json"}
+    try:
+        request = urllib.request.Request(url, data=data, headers=headers, method="POST")
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS):
+            return
+    # Some of these errors quote the URL.
+    except HTTPError as exc:
+        reason = str(exc.code)
+        exc.close()
+    except (OSError, ValueError) as exc:
+        reason = type(getattr(exc, "reason", exc)).__name__
+    raise TrainerOpsError(f"the webhook did not take the message ({reason})", remedy="Check its URL")
