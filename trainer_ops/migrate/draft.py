@@ -71,6 +71,7 @@ class Part:
         job: the Job's spec without its template: backoffLimit, successPolicy, podFailurePolicy…
         pod: the pod template, ``metadata`` and ``spec``.
         depends_on: ``dependsOn`` as it is written.
+        kept: fields of the container with the code that stay in the runtime although spec.trainer could say them.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Part:
     job: dict[str, Any] = field(default_factory=dict)
     pod: dict[str, Any] = field(default_factory=lambda: {"metadata": {}, "spec": {}})
     depends_on: list[dict[str, str]] = field(default_factory=list)
+    kept: frozenset[str] = frozenset()
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -228,6 +230,10 @@ class Draft:
     @property
     def pods(self) -> int | None:
         """How many pods the training has; None while a placeholder says it."""
+        if "mpi" in self.policy:
+            # numNodes are the nodes; of the launcher there is one, and with runLauncherAsNode it is one of them.
+            more = 0 if self.policy["mpi"].get("runLauncherAsNode") else 1
+            return self.num_nodes + more if isinstance(self.num_nodes, int) else None
         total = 0
         for part in self.parts:
             number = self.num_nodes if part.trains else part.pods or 1

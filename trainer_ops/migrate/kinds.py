@@ -114,8 +114,9 @@ _ALL: Final = (
         "mpi",
         "mpiReplicaSpecs",
         _MPI,
-        "mpi",
-        ("mpi-port", 9999),
+        # Its controller takes the first container, whatever it is called, and the workers' mainContainer.
+        "",
+        ("", 0),
         _always("Never", _MPI),
         ("slotsPerWorker", "mainContainer"),
         {"Worker": 0},

@@ -37,6 +37,7 @@ def in_trainer(part: Part) -> tuple[str, ...]:
         name
         for name in fields.TRAINER
         if name in held
+        and name not in part.kept
         and not (name in ("command", "args", "env") and len(held[name]) > _MAX_ITEMS)
         and not (name == "image" and len(held[name]) > _MAX_IMAGE)
         and not (name == "resources" and held[name].get("claims"))
