@@ -103,12 +103,12 @@ class Behaviour:
     """What happens around the pods.
 
     Attributes:
-        restart: role -> ``in-place`` (the container starts again), ``new-pod``, ``exit-code`` (a new pod, for exit codes
-            from 128 on), ``always`` (after success, too), ``never``.
-        retries: role -> how often before the training fails; None: for ever. In v1 the same number for all.
-        shared_retries: the number is of all roles together.
-        success: pods, by seat, of which the good end is the training's; ``("any",)`` for any of the workers.
-        outlive: seats of pods that still run when the training has succeeded, and what becomes of them: ``ended``, ``left``.
+        restart: seat -> ``in-place`` (the container starts again), ``always`` (after success, too), ``new-pod``,
+            ``exit-code`` (a new pod, for exit codes from 128 on), ``never``.
+        retries: seat -> how often before the training fails; None: for ever.
+        shared_retries: the number is of all pods together; else of each role's.
+        success: seats of the pods of which the good end is the training's; ``any`` among them: of any of these.
+        outlive: what becomes of pods that still run when the training has succeeded: ``ended``, ``left``.
         cleanup: what becomes of finished pods: ``kept``, ``deleted``.
         deadline: seconds, None without one.
         ttl: seconds after the end, None without one.
@@ -121,7 +121,7 @@ class Behaviour:
     retries: Mapping[str, int | None] = field(default_factory=dict)
     shared_retries: bool = False
     success: tuple[str, ...] = ()
-    outlive: Mapping[str, str] = field(default_factory=dict)
+    outlive: str = "ended"
     cleanup: str = "kept"
     deadline: int | None = None
     ttl: int | None = None
@@ -139,7 +139,7 @@ class Fleet:
         namespace: of the job; "default" when it says none.
         generation: ``v1`` or ``v2``.
         pods: in the order of roles and indexes.
-        nodes: how many pods take part as ranks or hosts: torch, jax, xgboost, paddle: ranks; mpi: hosts of the hostfile.
+        nodes: how many pods take part: all that are ranks or have a task; mpi: hosts of the hostfile.
         processes: of each node as the controller counts them, as text: ``2``, ``auto``; mpi: slots of a host.
         hostfile: lines of MPI's hostfile, as ``host slots=N``; () without MPI.
         services: names of headless Services.
