@@ -14,6 +14,7 @@ from rich.table import Table
 
 from tests.benchmarks.kfp_launcher import launcher
 from tests.benchmarks.measure import Row, child, median_of, wall
+from tests.benchmarks.snapshots import snapshots
 
 PEER = "from airflow.providers.cncf.kubernetes.operators.job import KubernetesJobOperator"
 
@@ -104,7 +105,7 @@ def main() -> int:
     for name in ("what", "ours", "other", "ratio", "goal", ""):
         table.add_column(name)
     missed = 0
-    for part in (importing, starting, engine, launcher):
+    for part in (importing, starting, engine, launcher, snapshots):
         console.print(f"· {(part.__doc__ or '').splitlines()[0]}", style="dim")
         for row in part():
             mark = "" if row.met is None else "✔" if row.met else "✘"

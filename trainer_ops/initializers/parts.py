@@ -6,9 +6,13 @@ import io
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 __all__ = ["open_part", "restart", "write_all"]
+
+# A large write makes Linux take page cache in large pieces (seen with ext4 on 6.18), which a virtual machine may have
+# to be given by its host first: small ones are several times faster there, and no slower elsewhere.
+_AT_ONCE: Final = 128 << 10
 
 
 def open_part(part: Path) -> io.FileIO:
@@ -22,7 +26,7 @@ def write_all(file: io.FileIO, data: memoryview | bytes) -> None:
     """Every byte of it: the kernel may take less at once."""
     view = memoryview(data)
     while len(view):
-        view = view[cast("int", file.write(view)) :]
+        view = view[cast("int", file.write(view[:_AT_ONCE])) :]
 
 
 def restart(file: io.FileIO, wrote: Callable[[int], None]) -> int:

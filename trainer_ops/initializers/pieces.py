@@ -59,16 +59,20 @@ class Pieces:
         """
         ahead: deque[tuple[Future[None], bytearray, int]] = deque()
         stopped = threading.Event()
+        width = 2
         try:
             while start < stop or ahead:
                 # At least one piece is always ours, so that files wait for each other and never in a circle.
-                while start < stop and self._permits.acquire(blocking=not ahead):
+                while start < stop and len(ahead) < width and self._permits.acquire(blocking=not ahead):
                     count = min(self.size, stop - start)
                     buffer = self._buffer()
                     view = memoryview(buffer)[:count]
                     ahead.append((self._pool.submit(read, start, view, stopped.is_set), buffer, count))
                     start += count
                 future, buffer, count = ahead[0]
+                if not future.done():
+                    # The line is slower than the disk: one more connection may help. Otherwise it only costs.
+                    width += 1
                 future.result()
                 write(memoryview(buffer)[:count])
                 ahead.popleft()
