@@ -87,10 +87,12 @@ class Step:
         argv = self.argv if not patch else [sys.executable, "-c", patch + _RUN, *self.argv[3:]]
         return subprocess.Popen(argv, text=True, **options)
 
-    def start_in(self, cluster: ApiServer, **options: Any) -> subprocess.Popen[str]:
-        """Start it as in a pod of a cluster."""
-        patch = f"import pathlib; from trainer_ops.backends.kubernetes import access\n{_AS_POD % str(cluster.folder)}\n"
-        return self.start(patch, env={**os.environ, **cluster.env}, **options)
+    def start_in(self, cluster: ApiServer, *, first: str = "", **options: Any) -> subprocess.Popen[str]:
+        """Start it as in a pod of a cluster, after running ``first``."""
+        as_pod = (
+            f"import pathlib; from trainer_ops.backends.kubernetes import access\n{_AS_POD % str(cluster.folder)}\n"
+        )
+        return self.start(f"{first}\n{as_pod}", env={**os.environ, **cluster.env}, **options)
 
     @property
     def written(self) -> dict[str, Any]:

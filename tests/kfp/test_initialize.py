@@ -199,3 +199,50 @@ class TestOnTheEngine:
         again = step("initialize_dataset", uri=folder.as_uri(), target=engine)
         assert again.start(stdout=subprocess.DEVNULL).wait(timeout=60) == 0
         assert again.written["snapshot"]["hit"] is False
+
+
+# Each makes the first start of the step kill itself: what it replaces is called for the last time.
+KILL = "import os, signal\ndef kill(*a, **k): os.kill(os.getpid(), signal.SIGKILL)\n"
+CLUSTER = "from trainer_ops.backends.kubernetes.steps import ClusterSteps as S\n"
+POINTS = {
+    "as it starts": "from trainer_ops.kfp import initialize; initialize.opened = kill",
+    "before the create": f"{CLUSTER}S.create = kill",
+    "after the create": f"{CLUSTER}create = S.create\ndef both(*a): create(*a); kill()\nS.create = both",
+    "at the first look": f"{CLUSTER}S.look = kill",
+    "over, and nothing written": "from trainer_ops.kfp import initialize; initialize._place = kill",
+    "outputs written aside": "os.replace = kill",
+}
+
+
+def ends_at_once(jobs: JobServer) -> Callable[[str], None]:
+    """Each Job is over as soon as it is there."""
+
+    def hold(when: str) -> None:
+        for name in list(jobs.batch) if when == "after" else ():
+            jobs.end(name, ANSWER)
+
+    return hold
+
+
+@pytest.mark.parametrize("patch", POINTS.values(), ids=POINTS.keys())
+def test_killed_anywhere_and_started_again_it_is_one_job(jobs: JobServer, step: Callable[..., Any], patch: str) -> None:
+    jobs.hold = ends_at_once(jobs)
+    one = step("initialize_dataset", uri=URI)
+    first = one.start_in(jobs, first=KILL + patch, **PIPES)
+    first.communicate(timeout=60)
+    assert first.returncode == -9
+    again = one.start_in(jobs, **PIPES)
+    _, err = again.communicate(timeout=60)
+    assert again.returncode == 0, err
+    assert len(jobs.batch) == 1
+    assert one.written == {"snapshot": ANSWER}
+
+
+def test_nothing_heavy_is_imported(jobs: JobServer, step: Callable[..., Any]) -> None:
+    jobs.hold = ends_at_once(jobs)
+    heavy = "print(sorted({'kfp', 'kubernetes', 'huggingface_hub', 'fsspec'} & set(sys.modules)))"
+    told = f"import atexit, sys\n@atexit.register\ndef told():\n    {heavy}\n"
+    process = step("initialize_dataset", uri=URI).start_in(jobs, first=told, **PIPES)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert out.endswith("[]\n")

@@ -1,9 +1,9 @@
 """Kubeflow Pipelines components.
 
 Only modules of this folder may import ``kfp``, and of them only those that define components do (``define`` and the
-``definition`` modules; ``package``, when it is to compile a pipeline). What runs inside a step's container (``executor`` and what it imports) needs nothing but the
-core, so the image is small, the waiting pod costs little, and its code is tested as ordinary Python. May import:
-``lifecycle`` and below.
+``definition`` modules), and ``package`` when it is to compile a pipeline. What runs inside a step's container
+(``executor`` and what it imports) needs nothing but the core, so the image is small, the waiting pod costs little, and
+its code is tested as ordinary Python. May import: ``lifecycle`` and below.
 
 A component is: its signature in a definition, its body in a module of its own, a line in ``executor.BODIES``, and a
 folder in ``components/``.
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     # kfp components: pipeline authors pass them inputs only, whatever the function behind one takes.
     apply_runtime: Any
     cleanup_train_jobs: Any
-    initialize_dataset: Any
     decide_retraining: Any
+    initialize_dataset: Any
     initialize_model: Any
     promote_model: Any
     submit_train_job: Any
@@ -59,19 +59,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "promote_model": "definition_retraining",
-    "promote_model_component": "definition_retraining",
-    "decide_retraining": "definition_retraining",
-    "decide_retraining_component": "definition_retraining",
     "apply_runtime": "definition_care",
     "apply_runtime_component": "definition_care",
     "cleanup_train_jobs": "definition_care",
     "cleanup_train_jobs_component": "definition_care",
+    "decide_retraining": "definition_retraining",
+    "decide_retraining_component": "definition_retraining",
     "initialize_dataset": "definition_data",
     "initialize_dataset_component": "definition_data",
     "initialize_model": "definition_data",
     "initialize_model_component": "definition_data",
     "load": "define",
+    "promote_model": "definition_retraining",
+    "promote_model_component": "definition_retraining",
     "submit_train_job": "definition_parts",
     "submit_train_job_component": "definition_parts",
     "train_from_function": "definition_function",
