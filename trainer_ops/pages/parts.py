@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trainer_ops.model.numbers import number_text
@@ -12,7 +12,7 @@ from trainer_ops.model.outcome import Ending, Outcome
 from trainer_ops.model.phase import Phase
 from trainer_ops.model.times import duration, parse_time
 from trainer_ops.pages.charts import colour, curve, timeline
-from trainer_ops.pages.markup import Content, Markup, el, shown
+from trainer_ops.pages.markup import Content, Markup, el, shown, table
 from trainer_ops.pages.story import Span, Story, span_text
 
 __all__ = ["curves", "diagnosis", "events", "nodes", "phases", "result"]
@@ -109,7 +109,7 @@ def _phase(span: Span, told: Story) -> Markup:
 
 
 def _phase_table(rows: Sequence[Markup]) -> Markup:
-    return _table("", [("n narrow", "At"), ("n narrow", "Lasted"), (None, "Phase")], rows)
+    return table("", [("n narrow", "At"), ("n narrow", "Lasted"), (None, "Phase")], rows)
 
 
 def _ends(rows: Sequence[Markup]) -> list[Markup]:
@@ -118,23 +118,14 @@ def _ends(rows: Sequence[Markup]) -> list[Markup]:
     return [*rows[:3], gap, *rows[-5:]]
 
 
-def _table(caption: str, head: Iterable[tuple[str | None, str]], rows: Content) -> Markup:
-    return el(
-        "table",
-        el("caption", caption) if caption else None,
-        el("thead", el("tr", [el("th", name, scope="col", class_=kind) for kind, name in head])),
-        el("tbody", rows),
-    )
-
-
 def _long(
-    table: Callable[[Sequence[Any]], Markup], rows: Sequence[Any], few: Callable[[Sequence[Any]], list[Any]], all_: str
+    make: Callable[[Sequence[Any]], Markup], rows: Sequence[Any], few: Callable[[Sequence[Any]], list[Any]], all_: str
 ) -> Content:
     """The table; of one that is long ``few`` of its rows, and all of them when asked for."""
     if len(rows) <= _ROWS:
-        return table(rows)
+        return make(rows)
     chosen = few(rows)
-    return [table(chosen) if chosen else None, el("details", el("summary", all_), table(rows))]
+    return [make(chosen) if chosen else None, el("details", el("summary", all_), make(rows))]
 
 
 def curves(outcome: Outcome, told: Story) -> Markup | None:
@@ -193,7 +184,7 @@ def _node_table(rows: Sequence[Row]) -> Markup:
     head: list[tuple[str | None, str]] = [(None, "Node"), (None, "State"), ("n", "Restarts"), ("n", "Exit code")]
     head += [("wide", "Machine")] if hosts else []
     caption = "Below a node the last line of its log." if any(row.get("last_line") for row in rows) else ""
-    return _table(caption, head, [_node(row, hosts=hosts) for row in rows])
+    return table(caption, head, [_node(row, hosts=hosts) for row in rows])
 
 
 def _node(row: Row, *, hosts: bool) -> list[Markup]:

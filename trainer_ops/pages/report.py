@@ -10,14 +10,12 @@ from trainer_ops.model.outcome import Category, Ending, Outcome
 from trainer_ops.model.times import duration, rfc3339
 from trainer_ops.pages import parts
 from trainer_ops.pages.charts import colour
-from trainer_ops.pages.markup import Markup, el
+from trainer_ops.pages.markup import Markup, document, el
 from trainer_ops.pages.story import Story, span_text, story
 from trainer_ops.pages.style import CSS
 
 __all__ = ["render"]
 
-# Nothing is loaded and nothing runs, whatever a name, a log line or an event holds.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _ENDINGS = {
     Ending.TRAINED: ("good", "✔ Trained"),
     Ending.FAILED: ("bad", "✘ Failed"),
@@ -37,14 +35,6 @@ def render(outcome: Outcome, *, title: str = "", now: float | None = None) -> st
     """
     told = story(outcome, now)
     kind, words = _verdict(outcome)
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        el("title", f"{title or outcome.name}: {words[2:].lower()}"),
-        el("style", Markup(CSS)),
-    )
     main = el(
         "main",
         el(
@@ -62,7 +52,7 @@ def render(outcome: Outcome, *, title: str = "", now: float | None = None) -> st
         parts.events(outcome, told),
         _footer(outcome, now),
     )
-    return "<!DOCTYPE html>\n" + el("html", head, el("body", main), lang="en") + "\n"
+    return document(f"{title or outcome.name}: {words[2:].lower()}", CSS, main)
 
 
 def _verdict(outcome: Outcome) -> tuple[str, str]:
