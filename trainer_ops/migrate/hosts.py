@@ -29,14 +29,15 @@ def rewrite_hosts(draft: Draft, target: Callable[[str, int], tuple[str, int] | N
         return
     roles = {role.lower(): role for role in job.kind.roles}
     pattern = re.compile(
-        rf"(?<![A-Za-z0-9.-]){re.escape(job.name)}-({'|'.join(roles)})-(\d+)"
+        rf"(?<![A-Za-z0-9.-]){re.escape(job.name)}-(?:({'|'.join(roles)})-(\d+)|(launcher)(?!-))"
         rf"(?:\.{re.escape(job.name)})?"
         rf"((?:\.{re.escape(job.namespace or 'default')})(?:\.svc(?:\.[a-z0-9-]+)*)?)?(?![A-Za-z0-9-]|\.[A-Za-z])"
     )
 
     def replaced(match: re.Match[str]) -> str:
-        found = target(roles[match[1]], int(match[2]))
-        return match[0] if found is None else address(draft, *found) + (match[3] or "")
+        # The one pod that has no number in its name.
+        found = target("Launcher", 0) if match[3] else target(roles[match[1]], int(match[2]))
+        return match[0] if found is None else address(draft, *found) + (match[4] or "")
 
     for part in draft.parts:
         for kind in ("initContainers", "containers"):

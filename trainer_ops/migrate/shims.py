@@ -125,7 +125,15 @@ def unwrapped(argv: Sequence[str]) -> tuple[str, ...]:
     return tuple(argv)
 
 
-def reserved(draft: Draft, part: Part, role: Role, names: Iterable[str], same: Mapping[str, Sequence[Any]]) -> None:
+def reserved(
+    draft: Draft,
+    part: Part,
+    role: Role,
+    names: Iterable[str],
+    same: Mapping[str, Sequence[Any]],
+    *,
+    remedy: str | None = None,
+) -> None:
     """Settle the job's own variables that Trainer sets itself, and refuses in ``spec.trainer.env``.
 
     Args:
@@ -134,6 +142,7 @@ def reserved(draft: Draft, part: Part, role: Role, names: Iterable[str], same: M
         role: that sets them.
         names: the variables.
         same: name -> values that are the same as what Trainer sets, as text or ``valueFrom``.
+        remedy: what to do about one that is not the same.
     """
     wanted = set(names)
     for i, item in enumerate(role.container.get("env") or ()):
@@ -145,7 +154,7 @@ def reserved(draft: Draft, part: Part, role: Role, names: Iterable[str], same: M
         if item.get("value", item.get("valueFrom")) in same.get(name, ()):
             draft.drop(path, "Trainer sets the same")
         else:
-            draft.refuse("RESERVED-ENV", path, f"Trainer sets {name} itself and refuses it here")
+            draft.refuse("RESERVED-ENV", path, f"Trainer sets {name} itself and refuses it here", remedy=remedy)
 
 
 def drop_variable(part: Part, name: str) -> None:

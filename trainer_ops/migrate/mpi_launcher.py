@@ -1,0 +1,143 @@
+"""The launcher of an MPIJob: what its operators gave it, how often it is tried, and a launcher without workers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from trainer_ops.migrate import metadata, pods, policy, shims
+from trainer_ops.migrate.commands import Line, launches, option, options
+from trainer_ops.migrate.draft import NODE, Draft, Part
+from trainer_ops.migrate.mpi_command import ARITY, HOSTFILE, HOSTS, refers_to_role
+from trainer_ops.migrate.normalise import Role
+from trainer_ops.migrate.torch_command import write
+
+__all__ = ["environment", "launcher_only", "restarts"]
+
+_OPEN_MPI: Final = "OMPI_MCA_"
+_RESERVED: Final = tuple(
+    f"{_OPEN_MPI}{name}"
+    for name in ("orte_default_hostfile", "plm_rsh_args", "orte_keep_fqdn_hostnames", "orte_set_default_slots")
+)
+_AGENT: Final = f"{_OPEN_MPI}plm_rsh_agent"
+_ROLE: Final = "K_MPI_JOB_ROLE"
+_NO_GPU: Final = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
+
+RolePart = tuple[Role, Part]
+
+
+def environment(draft: Draft, launcher: RolePart, worker: RolePart, *, as_node: bool, slots: int) -> None:
+    """What v1's operator gave and Trainer does not, and what Trainer gives and refuses from others."""
+    by_exec = draft.job.kind.version == "v1"
+    role, head = launcher
+    if by_exec:
+        _kubectl(draft, launcher, worker, slots)
+    else:
+        shims.overruled(draft, role, _RESERVED, everywhere=False)
+        for name in _RESERVED:
+            shims.drop_variable(head, name)
+        _roles(draft, launcher, worker)
+    if not as_node and draft.options.env_shim:
+        # A launcher without ranks is not to see the GPUs of its host.
+        shims.overruled(draft, role, _NO_GPU, everywhere=False)
+        for name in _NO_GPU:
+            draft.env(head, name, "")
+
+
+def _roles(draft: Draft, launcher: RolePart, worker: RolePart) -> None:
+    """``K_MPI_JOB_ROLE``, where something looks at it."""
+    asked = refers_to_role(launcher[0], worker[0]) and draft.options.env_shim
+    for (role, part), value in ((launcher, "launcher"), (worker, "worker")):
+        shims.overruled(draft, role, [_ROLE], everywhere=False)
+        shims.drop_variable(part, _ROLE)
+        if asked:
+            held: list[dict[str, Any]] = part.container.setdefault("env", [])
+            held.insert(0, {"name": _ROLE, "value": value})
+    if asked:
+        draft.say("ENV-SHIM", launcher[0].main_path, f"{_ROLE} is given as v1 gave it", remedy="")
+
+
+def _kubectl(draft: Draft, launcher: RolePart, worker: RolePart, slots: int) -> None:
+    """The variables of a transport that is no more."""
+    for role, part in (launcher, worker):
+        for i, item in enumerate(role.container.get("env") or ()):
+            if item["name"] in (_AGENT, f"{_OPEN_MPI}plm_rsh_args", _RESERVED[0]):
+                draft.drop((*role.main_path, "env", i), "for kubectl exec, of which ssh takes the place")
+                shims.drop_variable(part, item["name"])
+    same = {_RESERVED[2]: ("true", "1"), _RESERVED[3]: (str(slots),)}
+    remedy = "Give it to mpirun as --mca NAME VALUE"
+    shims.reserved(draft, launcher[1], launcher[0], _RESERVED[2:], same, remedy=remedy)
+    _without_agent(draft, launcher[1])
+
+
+def _without_agent(draft: Draft, head: Part) -> None:
+    """``--mca plm_rsh_agent /etc/mpi/kubexec.sh`` names a program that is not there any more."""
+    while True:
+        line = Line.of(head.container)
+        found = (
+            given
+            for one in launches(line)
+            if one.program == "mpirun"
+            for given in options(one, ARITY)
+            if given.value == "plm_rsh_agent" and "kubexec" in given.words[-1].text
+        )
+        given = next(found, None)
+        if given is None:
+            return
+        write(draft, head, line.remove(given.words), "ssh takes the place of kubectl exec")
+
+
+def restarts(draft: Draft, role: Role, part: Part, *, of_a_job: bool) -> None:
+    """The launcher's restartPolicy and backoffLimit.
+
+    Args:
+        draft: with the part.
+        role: of the launcher.
+        part: of the launcher.
+        of_a_job: v1 made a Job of it too, as mpi-operator does: then all means the same. Else it was a pod.
+    """
+    if not of_a_job:
+        policy.restarts(draft, role, part)
+        return
+    path = (*role.path, "restartPolicy")
+    if role.restart_policy not in ("OnFailure", "Never"):
+        draft.refuse("NOT-A-JOB", path, f"{role.restart_policy!r} is no restartPolicy of an MPIJob")
+        return
+    part.spec["restartPolicy"] = role.restart_policy
+    draft.link(path, part.place("spec", "restartPolicy"))
+    limit = draft.job.run_policy.get("backoffLimit")
+    if limit is not None:
+        part.job["backoffLimit"] = limit
+        draft.link(draft.job.run_policy_paths["backoffLimit"], ("job", part.name, "backoffLimit"))
+
+
+def launcher_only(draft: Draft, role: Role) -> None:
+    """An MPIJob without workers: a training of one pod."""
+    part = draft.add_part(NODE, trains=True)
+    pods.carry(draft, role, part)
+    restarts(draft, role, part, of_a_job=draft.job.kind.version != "v1")
+    draft.num_nodes = 1
+    metadata.name(draft)
+    why = "there are no workers, so no ssh and no hostfile"
+    fields = (
+        "slotsPerWorker",
+        "sshAuthMountPath",
+        "mpiImplementation",
+        "runLauncherAsWorker",
+        "launcherCreationPolicy",
+    )
+    for field in (*fields, "mainContainer"):
+        draft.drop(("spec", field), why)
+    shims.overruled(draft, role, (_ROLE,), everywhere=False)
+    shims.drop_variable(part, _ROLE)
+    _without_hostfile(draft, part)
+    draft.say("MPI-LAUNCHER-ONLY", role.path, f"a plain training of one pod: {why}")
+
+
+def _without_hostfile(draft: Draft, part: Part) -> None:
+    while True:
+        line = Line.of(part.container)
+        runs = (options(one, ARITY) for one in launches(line) if one.program == "mpirun")
+        named = next((found for given in runs if (found := option(given, *HOSTS)) and found.value == HOSTFILE), None)
+        if named is None:
+            return
+        write(draft, part, line.remove(named.words), "there is no hostfile without workers")
