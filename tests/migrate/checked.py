@@ -36,7 +36,7 @@ def checked(raw: Mapping[str, Any], **choices: Any) -> Converted:
     assert again == done
     assert done.ok or any(found.severity == "refused" for found in done.findings)
     if done.trainjob is not None:
-        _admitted(done)
+        _admitted(done, placeholders=options.allow_placeholders)
         paths_exist(done)
         assert _bytes(done) == _bytes(again)
     return done
@@ -46,12 +46,14 @@ def _bytes(done: Converted) -> bytes:
     return "---\n".join(to_yaml(one) for one in (done.runtime, done.trainjob) if one).encode()
 
 
-def _admitted(done: Converted) -> None:
+def _admitted(done: Converted, *, placeholders: bool) -> None:
     assert done.trainjob is not None
     assert not any(found.severity == "refused" for found in done.findings)
     found = [str(one) for one in check_runtime(done.runtime) if one.is_error] if done.runtime else []
     runtime = TrainingRuntime.from_raw(done.runtime or _stock(done.trainjob["spec"]["runtimeRef"]["name"]))
     found += [str(one) for one in check(done.trainjob, runtime) if one.is_error]
+    # A placeholder is no number until somebody renders it.
+    found = [one for one in found if not (placeholders and '"$' in one)]
     assert not found, "\n".join(found)
 
 

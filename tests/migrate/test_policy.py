@@ -37,7 +37,7 @@ def job_of(done: Any) -> dict[str, Any]:
 )
 def test_restarts(restart: str | None, limit: int | None, pod: str, backoff: int | None, found: list[str]) -> None:
     role = {} if restart is None else {"restartPolicy": restart}
-    policy = {} if limit is None else {"runPolicy": {"backoffLimit": limit}}
+    policy: dict[str, Any] = {} if limit is None else {"runPolicy": {"backoffLimit": limit}}
     raw = pytorch(RUN, workers=2, role=role, **policy)
     done = checked(raw)
     assert [code for code in codes(done) if code != "SUCCESS-RULE"] == found

@@ -131,7 +131,7 @@ def test_an_unseen_start_is_told() -> None:
 def test_processes(
     container: dict[str, Any], nproc: str | None, number: int | None, world: str | None, found: list[str]
 ) -> None:
-    spec = {} if nproc is None else {"nprocPerNode": nproc}
+    spec: dict[str, Any] = {} if nproc is None else {"nprocPerNode": nproc}
     done = checked(pytorch(container, **spec))
     assert trainer_of(done).get("numProcPerNode") == number
     assert env_of(done).get("WORLD_SIZE") == world

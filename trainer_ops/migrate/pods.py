@@ -158,7 +158,7 @@ def _link_items(draft: Draft, path: Path, place: Place, name: str, value: Any) -
     """One link for each item of a list in which order says nothing, else one for all."""
     field = fields.KEYED.get(name)
     known = [item.get(field) for item in value] if field else []
-    if field and None not in known and len(set(known)) == len(known):
+    if field and all(isinstance(key, str) for key in known) and len(set(known)) == len(known):
         for i, key in enumerate(known):
             draft.link((*path, i), (*place, Key(key, field)))
     else:

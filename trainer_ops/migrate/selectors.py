@@ -46,7 +46,8 @@ def _selector(draft: Draft, part: Part, place: Place, held: dict[str, Any]) -> N
                 continue
             held["matchLabels"][key] = value
             _tell(draft, place, str(key))
-    for i, rule in enumerate(held.get("matchExpressions") or ()):
+    rules = held.get("matchExpressions")
+    for i, rule in enumerate(rules if isinstance(rules, list) else ()):
         key = rule.get("key") if isinstance(rule, dict) else None
         if not str(key).startswith(V1_LABELS):
             continue

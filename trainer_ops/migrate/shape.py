@@ -10,7 +10,7 @@ from trainer_ops.migrate.findings import Finding, finding
 from trainer_ops.migrate.normalise import Role, V1Job
 from trainer_ops.migrate.paths import Path, text_of
 
-__all__ = ["misshapen"]
+__all__ = ["misshapen", "typed"]
 
 _WORDS = {
     "bool": "true or false",
@@ -43,15 +43,15 @@ _ITEM_NAMES = ("env", "volumes", "volumeMounts", "containers", "initContainers")
 
 def misshapen(job: V1Job) -> Iterator[Finding]:
     """What has another type than its field in v1, for all fields that the rules look into."""
-    yield from _fields(job.metadata, ("metadata",), _METADATA)
+    yield from typed(job.metadata, ("metadata",), _METADATA)
     if isinstance(job.spec.get("runPolicy", {}), Mapping):
         for name, value in job.run_policy.items():
-            yield from _fields({name: value}, job.run_policy_paths[name][:-1], _RUN_POLICY)
+            yield from typed({name: value}, job.run_policy_paths[name][:-1], _RUN_POLICY)
     else:
-        yield from _fields(job.spec, ("spec",), {"runPolicy": "map"})
+        yield from typed(job.spec, ("spec",), {"runPolicy": "map"})
     policy = job.run_policy.get("schedulingPolicy")
     if isinstance(policy, Mapping):
-        yield from _fields(policy, job.run_policy_paths["schedulingPolicy"], _SCHEDULING)
+        yield from typed(policy, job.run_policy_paths["schedulingPolicy"], _SCHEDULING)
     for role in job.roles:
         yield from _role(role)
 
@@ -59,10 +59,10 @@ def misshapen(job: V1Job) -> Iterator[Finding]:
 def _role(role: Role) -> Iterator[Finding]:
     metadata = role.template.get("metadata")
     if metadata is not None:
-        yield from _fields({"metadata": metadata}, role.template_path, {"metadata": "map"})
+        yield from typed({"metadata": metadata}, role.template_path, {"metadata": "map"})
     if isinstance(metadata, Mapping):
-        yield from _fields(metadata, (*role.template_path, "metadata"), _METADATA)
-    yield from _fields(role.pod, role.pod_path, fields.POD)
+        yield from typed(metadata, (*role.template_path, "metadata"), _METADATA)
+    yield from typed(role.pod, role.pod_path, fields.POD)
     for kind in ("initContainers", "containers"):
         held = role.pod.get(kind)
         for i, container in enumerate(held if isinstance(held, list | tuple) else ()):
@@ -71,18 +71,26 @@ def _role(role: Role) -> Iterator[Finding]:
 
 
 def _container(container: Mapping[str, Any], path: Path) -> Iterator[Finding]:
-    yield from _fields(container, path, fields.CONTAINER)
+    yield from typed(container, path, fields.CONTAINER)
     if not container.get("image"):
         yield finding("NOT-A-JOB", (*path, "image"), f"{text_of((*path, 'image'))} is missing")
     for key, what in (("limits", "map"), ("requests", "map"), ("claims", "maps")):
         resources = container.get("resources")
         if isinstance(resources, Mapping):
-            yield from _fields(resources, (*path, "resources"), {key: what})
+            yield from typed(resources, (*path, "resources"), {key: what})
     for i, item in enumerate(container["env"] if _is(container.get("env"), "maps") else ()):
-        yield from _fields(item, (*path, "env", i), {"value": "str", "valueFrom": "map"})
+        yield from typed(item, (*path, "env", i), {"value": "str", "valueFrom": "map"})
 
 
-def _fields(held: Mapping[str, Any], path: Path, table: Mapping[str, str]) -> Iterator[Finding]:
+def typed(held: Mapping[str, Any], path: Path, table: Mapping[str, str]) -> Iterator[Finding]:
+    """The fields of a mapping that are not of their type.
+
+    Args:
+        held: the mapping.
+        path: where it stands.
+        table: field -> type: ``str``, ``int``, ``bool``, ``map``, ``maps`` (a list of them), ``strs``, ``texts``
+            (a mapping of texts). null is as good as left out.
+    """
     for name, what in table.items():
         value = held.get(name)
         if value is None:

@@ -94,7 +94,7 @@ def _of_container(draft: Draft, part: Part) -> Iterator[Need]:
 
 
 def _twice(names: list[object]) -> bool:
-    return len(set(names)) < len(names)
+    return len({str(name) for name in names}) < len(names)
 
 
 def _need(draft: Draft, place: Place, what: str) -> Need:

@@ -7,10 +7,24 @@ from typing import Any, Final
 
 from trainer_ops.migrate.draft import Draft
 from trainer_ops.migrate.normalise import Role
+from trainer_ops.migrate.shape import typed
 
 __all__ = ["elastic_policy", "pinned"]
 
 _PATH: Final = ("spec", "elasticPolicy")
+_TYPES: Final = {
+    "minReplicas": "int",
+    "maxReplicas": "int",
+    "maxRestarts": "int",
+    "nProcPerNode": "int",
+    "metrics": "maps",
+    "rdzvBackend": "str",
+    "rdzvConf": "maps",
+    "rdzvHost": "str",
+    "rdzvId": "str",
+    "rdzvPort": "int",
+    "standalone": "bool",
+}
 _NO_RANGE: Final = "the number of nodes is fixed"
 
 
@@ -22,6 +36,9 @@ def elastic_policy(draft: Draft) -> Mapping[str, Any] | None:
         return None
     if not isinstance(held, Mapping):
         draft.refuse("NOT-A-JOB", _PATH, "spec.elasticPolicy is no mapping")
+        return None
+    for wrong in typed(held, _PATH, _TYPES):
+        draft.findings.append(wrong)
         return None
     draft.drop((*_PATH, "metrics"), "there is no autoscaler of TrainJobs")
     for name, value in held.items():
@@ -37,7 +54,7 @@ def pinned(draft: Draft, worker: Role, elastic: Mapping[str, Any]) -> int | str 
     least, most = elastic.get("minReplicas"), elastic.get("maxReplicas")
     least, most = (most if least is None else least), (least if most is None else most)
     for name, value in (("minReplicas", least), ("maxReplicas", most)):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        if value is not None and value < 1:
             draft.refuse("NOT-A-JOB", (*_PATH, name), f"{value!r} is no number of workers")
             return None
     if least is None or most is None or (least == most and not elastic.get("metrics")):
