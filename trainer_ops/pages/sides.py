@@ -105,17 +105,37 @@ def _column(job: str, name: str, title: str, yaml: str, told: Mapping[Spot, _Lin
 
 
 def _numbered(name: str, texts: Sequence[str], told: Mapping[Spot, _Line]) -> Iterator[tuple[int, str, bool]]:
-    """Each line, and whether the conversion put it there: a value of v2 that no line of v1 is linked with."""
+    """Each line, and whether the conversion put it there: a value of v2 that no line of v1 is linked with.
+
+    A line that only opens what follows is new when all of that is.
+    """
     block = -1
-    new = False
+    new: list[bool | None] = []
     for number, text in enumerate(texts, 1):
-        indent = len(text) - len(text.lstrip(" "))
+        indent = _indent(text)
         if block >= 0 and (not text or indent > block):
-            yield number, text, new  # goes on with the text that the line before began
+            new.append(new[-1])  # goes on with the text that the line before began
             continue
         block = indent if text.endswith((" |", " |-", " |+")) else -1
-        new = name != "v1" and not text.endswith(":") and (name, number) not in told
-        yield number, text, new
+        new.append(None if text.endswith(":") else name != "v1" and (name, number) not in told)
+    for i in range(len(texts) - 1, -1, -1):
+        if new[i] is None:
+            below = [new[j] for j in _below(texts, i)]
+            new[i] = bool(below) and all(below) and (name, i + 1) not in told
+    yield from ((number, text, bool(is_new)) for number, (text, is_new) in enumerate(zip(texts, new, strict=True), 1))
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip(" "))
+
+
+def _below(texts: Sequence[str], at: int) -> Iterator[int]:
+    """The lines that a line opens; items of its list are at its own indentation, or at that of a key behind a dash."""
+    indent = _indent(texts[at].replace("- ", "  ", 1) if texts[at].lstrip(" ").startswith("- ") else texts[at])
+    for i in range(at + 1, len(texts)):
+        if texts[i] and _indent(texts[i]) <= indent and not texts[i][indent:].startswith("- "):
+            return
+        yield i
 
 
 def _row(job: str, name: str, number: int, text: str, told: Mapping[Spot, _Line], new: bool) -> Markup:
