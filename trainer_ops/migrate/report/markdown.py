@@ -185,7 +185,8 @@ def _elsewhere(report: Raw) -> Iterator[str]:
     for name, placed in found:
         place = f"{name}:{placed['line']}" if placed["line"] else name
         remedy = f" {_text(placed['remedy'])}." if placed["remedy"] else ""
-        yield f"- {_MARKS[placed['severity']]} {_code(placed['code'])} {_code(place)}: {_text(placed['message'])}.{remedy}"
+        mark = f"{_MARKS[placed['severity']]} {_code(placed['code'])} {_code(place)}"
+        yield f"- {mark}: {_text(placed['message'])}.{remedy}"
         if placed["replacement"]:
             yield ""
             yield from (f"  {line}".rstrip() for line in _block("", placed["replacement"]))
