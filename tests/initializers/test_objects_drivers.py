@@ -14,11 +14,14 @@ import pytest
 
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.initializers import objects
+from trainer_ops.initializers.folder_store import FolderStore
 from trainer_ops.initializers.open import open_provider
 from trainer_ops.initializers.patience import Patience
 from trainer_ops.initializers.pieces import Pieces
 from trainer_ops.initializers.provider import Credentials, Provider, SnapshotError, SourceChanged
 from trainer_ops.initializers.source import parse
+from trainer_ops.initializers.take import take
+from trainer_ops.testing.clock import VirtualClock
 
 fsspec: Any = pytest.importorskip("fsspec")
 
@@ -253,6 +256,27 @@ def test_a_folder_that_cannot_be_listed_is_not_left_out(store: type[StandIn], op
     store.before.append(act)
     with pytest.raises(SnapshotError, match="credentials are not allowed"):
         opened().resolve()
+
+
+def test_from_the_source_to_the_store(store: type[StandIn], opened: Open, scheme: str, tmp_path: Path) -> None:
+    source, kept = parse(f"{scheme}://data/set"), FolderStore(tmp_path / "store")
+    store.before.append(failing(HttpError(503), "cat_file", 99))
+    with pytest.raises(SnapshotError):
+        take(source, kept, kind="model", provider=opened(), clock=VirtualClock(), jobs=1)
+    assert kept.list() == ()
+    store.before.clear()
+    changed: list[str] = []
+
+    def change(what: str, path: str) -> None:
+        if what == "cat_file" and path.endswith("train.bin") and not changed:
+            changed.append(path)
+            store.put_object(path, b"newer")
+
+    store.before.append(change)
+    made = take(source, kept, kind="model", provider=opened(), clock=VirtualClock())
+    root = Path(made.location.removeprefix("file://"))
+    assert {path: (root / path).read_bytes() for path in FILES} == {**FILES, "train.bin": b"newer"}
+    assert take(source, kept, kind="model", provider=opened(), clock=VirtualClock()).hit
 
 
 def test_nothing_of_that_name(opened: Open, scheme: str) -> None:
