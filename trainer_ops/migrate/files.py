@@ -1,0 +1,195 @@
+"""From the bytes of files to the bytes of files: read, convert, share runtimes, put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trainer_ops.migrate.convert import Converted, convert
+from trainer_ops.migrate.documents import Unreadable, decode, names_kubeflow
+from trainer_ops.migrate.emit import share
+from trainer_ops.migrate.findings import Finding, finding
+from trainer_ops.migrate.options import Options
+from trainer_ops.migrate.outside import apart
+from trainer_ops.migrate.paths import Path, text_of
+from trainer_ops.migrate.report.results import FileResult, JobResult, Placed
+from trainer_ops.migrate.sites import Inner, Page, Site, read_page, sites_of
+from trainer_ops.migrate.wrappers import Around, around_manifest, around_site
+from trainer_ops.migrate.writing import Outcome, write
+
+__all__ = ["Checker", "Migrated", "Source", "migrate", "read_source"]
+
+# What else is known of a result: its findings, of which a refused one keeps it from being written.
+Checker = Callable[[Converted], Iterable[Finding]]
+_MARKDOWN = (".md", ".markdown", ".mdx")
+_ORDER = ("refused", "warning", "info")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """One file as it is.
+
+    Attributes:
+        name: as people call it.
+        text: its content, "" when it is no text.
+        page: what is in it; None when it cannot be read or is not for this package.
+        findings: what is to be told of it before any job is converted.
+    """
+
+    name: str
+    text: str = ""
+    page: Page | None = None
+    findings: tuple[Placed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Migrated:
+    """One file as it becomes.
+
+    Attributes:
+        source: what it was.
+        result: its jobs and findings, for the report.
+        text: what it becomes; the same when nothing in it is converted.
+        runtimes: that belong before it and have no place in it.
+    """
+
+    source: Source
+    result: FileResult
+    text: str
+    runtimes: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Something in it was converted."""
+        return self.text != self.source.text
+
+
+def read_source(name: str, data: bytes) -> Source:
+    """Read one file; what is wrong with it is in its findings."""
+    try:
+        text = decode(data)
+    except Unreadable as exc:
+        problem = exc.problem
+        told = finding("UNREADABLE", (), f"line {problem.line}: {problem.reason}", remedy=problem.remedy)
+        return Source(name, findings=(Placed(told, problem.line),))
+    if not names_kubeflow(text):
+        return Source(name, text)
+    page = read_page(text, markdown=name.lower().endswith(_MARKDOWN))
+    return Source(name, text, page, page.findings)
+
+
+def migrate(sources: Sequence[Source], options: Options, check: Checker | None = None) -> list[Migrated]:
+    """Convert all jobs of all files; equal generated runtimes of one namespace are written once, with the first job."""
+    jobs = [
+        (number, site, page)
+        for number, source in enumerate(sources)
+        if source.page is not None
+        for site, page in sites_of(source.page)
+    ]
+    outer = {inner.page: (page, inner) for source in sources if source.page for page, inner in _inners(source.page)}
+    converted = _shared([_convert(site, page, outer.get(page), options, check) for _, site, page in jobs])
+    brought: set[tuple[str, str]] = set()
+    outcomes: dict[Site, Outcome] = {}
+    results: dict[int, list[JobResult]] = {}
+    for (number, site, page), (made, around) in zip(jobs, converted, strict=True):
+        key = _runtime_key(made)
+        runtime = made.runtime if made.runtime is not None and key not in brought else None
+        brought.add(key)
+        outcomes[site] = Outcome(made, runtime, around)
+        results.setdefault(number, []).append(_result(site, page, made))
+    return [_migrated(source, results.get(number, []), outcomes) for number, source in enumerate(sources)]
+
+
+def _migrated(source: Source, jobs: list[JobResult], outcomes: Mapping[Site, Outcome]) -> Migrated:
+    text, left = write(source.page, outcomes) if source.page is not None else (source.text, [])
+    documents = len(source.page.documents) if source.page is not None else 0
+    result = FileResult(source.name, tuple(jobs), source.findings, documents)
+    return Migrated(source, result, text, tuple(left))
+
+
+def _inners(page: Page) -> Iterable[tuple[Page, Inner]]:
+    for inner in page.inner:
+        yield page, inner
+        yield from _inners(inner.page)
+
+
+# -- one job ----------------------------------------------------------------------------------------------------------
+
+
+def _convert(
+    site: Site, page: Page, outer: tuple[Page, Inner] | None, options: Options, check: Checker | None
+) -> tuple[Converted, Around]:
+    made = convert(site.raw, options)
+    told = list(made.findings)
+    if page.masks.words and made.runtime is not None:
+        made, left = apart(made, page.masks)
+        told += left
+    if made.ok and check is not None:
+        told += check(made)
+    if site.nameless:
+        told = [one for one in told if one.code != "GENERATE-NAME"]
+        ledger = tuple(entry for entry in made.ledger if entry.path != "metadata.generateName")
+        made = replace(made, ledger=ledger)
+    told += _anchors(site)
+    if made.ok and _no_place(site, made):
+        reason = f"it needs a runtime, and what it stands in ({site.within}) is no object with documents beside it"
+        told.append(finding("WRAPPER", (), reason, severity="refused", remedy="Convert the job in a file of its own"))
+    if any(one.severity == "refused" for one in told):
+        made = replace(made, trainjob=None, runtime=None)
+    around = around_manifest(*outer, made) if outer is not None and page.one_object else around_site(page, site, made)
+    told = sorted([*told, *around.findings], key=lambda one: _ORDER.index(one.severity))
+    return replace(made, findings=tuple(told)), around
+
+
+def _no_place(site: Site, made: Converted) -> bool:
+    top = site.document.value
+    return made.runtime is not None and site.how == "field" and not (isinstance(top, Mapping) and "apiVersion" in top)
+
+
+def _anchors(site: Site) -> list[Finding]:
+    built = site.document.built
+    if built is None or not built.shared:
+        return []
+    lines = ", ".join(str(line - site.document.line_of(site.path) + site.line) for line in built.shared)
+    said = f"anchors of the document (line {lines}) are written out in the TrainJob"
+    return [finding("ANCHORS", (), said)]
+
+
+def _shared(converted: list[tuple[Converted, Around]]) -> list[tuple[Converted, Around]]:
+    emitted = [(number, made.emitted) for number, (made, _) in enumerate(converted)]
+    whole = [(number, one) for number, one in emitted if one is not None]
+    for (number, _), one in zip(whole, share([one for _, one in whole]), strict=True):
+        made, around = converted[number]
+        converted[number] = (replace(made, trainjob=one.trainjob, runtime=one.runtime), around)
+    return converted
+
+
+def _runtime_key(made: Converted) -> tuple[str, str]:
+    metadata = (made.runtime or {}).get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
+def _result(site: Site, page: Page, made: Converted) -> JobResult:
+    masks = page.masks
+    if masks.words:
+        made = replace(
+            made,
+            raw=masks.restored(made.raw),
+            trainjob=masks.restored(made.trainjob),
+            runtime=masks.restored(made.runtime),
+            findings=tuple(replace(one, message=masks.restored(one.message)) for one in made.findings),
+        )
+    lines = {}
+    if site.document.built is not None:
+        size = len(site.path)
+        offset = site.line - site.document.line_of(site.path)
+        known = site.document.built.lines
+        lines = {text_of(path[size:]): at + offset for path, at in known.items() if _below(path, site.path)}
+    kind = site.within.split(",")[0].split(" ")
+    wrapper = " ".join(kind[:2]) if kind[0] in ("Katib", "Argo") else kind[0]
+    return JobResult(made, site.document.index, site.line, wrapper, site.within, lines)
+
+
+def _below(path: Path, above: Path) -> bool:
+    return len(path) > len(above) and path[: len(above)] == above
