@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -343,3 +344,52 @@ def test_placeholders_for_numbers() -> None:
 def test_mpi_in_a_pytorchjob_is_told() -> None:
     assert "MPI-BACKEND" in codes(checked(pytorch({"args": ["--backend", "mpi"]})), "warning")
     assert "MPI-BACKEND" in codes(checked(pytorch({"command": ["mpirun", "-np", "2", "python", "x.py"]})), "warning")
+
+
+def test_sidecars_that_ask_for_trainers_variables_get_them() -> None:
+    side = [{"name": "watch", "image": "w:1", "args": ["--rank=$(PET_NODE_RANK)"]}]
+    done = checked(pytorch(pod={"containers": side}))
+    assert done.runtime is not None
+    (target,) = done.runtime["spec"]["mlPolicy"]["torch"]["envInjection"]["targets"]
+    assert target == {"jobName": "node", "containerNames": ["watch"]}
+    done = checked(pytorch(pod={"containers": side}), trainer_version="2.2")
+    assert done.runtime is not None
+    assert done.runtime["spec"]["mlPolicy"]["torch"] == {}
+
+
+def test_a_live_object_gives_what_its_file_gives() -> None:
+    file = pytorch({**TORCHRUN, **GPU}, workers=1)
+    live = copy.deepcopy(file)
+    live["spec"].update(nprocPerNode="auto", runPolicy={"cleanPodPolicy": "None", "suspend": False})
+    live["metadata"].update(uid="u", resourceVersion="1", generation=1, creationTimestamp="2025-01-01T00:00:00Z")
+    live["status"] = {"startTime": "2025-01-01T00:00:00Z"}
+    for role in live["spec"]["pytorchReplicaSpecs"].values():
+        role["restartPolicy"] = "OnFailure"
+        main = role["template"]["spec"]["containers"][0]
+        main["ports"] = [{"name": "pytorchjob-port", "containerPort": 23456, "protocol": "TCP"}]
+    assert checked(live).trainjob == checked(file).trainjob
+
+
+@pytest.mark.parametrize("runtime", ["auto", "generate"])
+def test_why_there_is_a_runtime_of_its_own(runtime: str) -> None:
+    done = checked(pytorch({**PYTHON, "workingDir": "/w"}), runtime=runtime)
+    assert [need.what for need in done.needs] == ["workingDir of the container"]
+    assert checked(pytorch()).needs == ()
+
+
+def test_marks_of_helm_on_a_live_object() -> None:
+    job = pytorch()
+    job["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm", "a": "b"}
+    job["metadata"]["annotations"] = {"meta.helm.sh/release-name": "r"}
+    done = checked(job, live=True)
+    assert done.trainjob is not None
+    assert done.trainjob["metadata"] == {"name": "mnist", "labels": {"a": "b"}}
+    done = checked(job)
+    assert done.trainjob is not None
+    assert done.trainjob["metadata"]["annotations"] == {"meta.helm.sh/release-name": "r"}
+
+
+def test_a_generate_name_that_is_too_long() -> None:
+    job = pytorch()
+    job["metadata"] = {"generateName": f"{'a' * 50}-"}
+    assert codes(checked(job), "refused") == ["NAME-LEN"]

@@ -13,6 +13,7 @@ from trainer_ops.migrate.normalise import normalise
 from trainer_ops.migrate.options import Options
 from trainer_ops.migrate.plan import plan
 from trainer_ops.migrate.shape import misshapen
+from trainer_ops.migrate.stock import Need
 
 __all__ = ["Converted", "convert"]
 
@@ -27,6 +28,7 @@ class Converted:
         runtime: the TrainingRuntime that it needs, None with a stock one.
         findings: refusals first, then warnings, then the rest; within each in the order in which they were found.
         ledger: every leaf of the job with its fate.
+        needs: why it has a runtime of its own, () with a stock one.
         differences: what ``compare`` found between the pods of both generations.
     """
 
@@ -35,6 +37,7 @@ class Converted:
     runtime: dict[str, Any] | None = None
     findings: tuple[Finding, ...] = ()
     ledger: tuple[Entry, ...] = ()
+    needs: tuple[Need, ...] = ()
     differences: tuple[Any, ...] = ()
 
     @property
@@ -45,7 +48,7 @@ class Converted:
     @property
     def emitted(self) -> Emitted | None:
         """The objects in the form that ``emit.share`` takes, None when the job is refused."""
-        return None if self.trainjob is None else Emitted(self.trainjob, self.runtime)
+        return None if self.trainjob is None else Emitted(self.trainjob, self.runtime, self.needs)
 
 
 def convert(raw: Mapping[str, Any], options: Options | None = None) -> Converted:
@@ -73,7 +76,7 @@ def convert(raw: Mapping[str, Any], options: Options | None = None) -> Converted
         draft.refuse("UNKNOWN-FIELD", leaf, "no rule knows this field, so it would be lost")
     if draft.refused:
         return _refused(raw, ledger, draft.findings)
-    return Converted(raw, made.trainjob, made.runtime, _in_order(draft.findings), ledger.entries())
+    return Converted(raw, made.trainjob, made.runtime, _in_order(draft.findings), ledger.entries(), made.needs)
 
 
 def _refused(raw: Mapping[str, Any], ledger: Ledger, findings: list[Finding]) -> Converted:

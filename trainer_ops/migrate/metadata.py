@@ -17,6 +17,7 @@ __all__ = ["name", "object_metadata"]
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 # What the API server puts behind a generateName.
 _SUFFIX = 5
+_TOOLS = ("meta.helm.sh/", "argocd.argoproj.io/")
 _POD_GROUPS = ("scheduling.k8s.io/group-name", "scheduling.x-k8s.io/pod-group")
 
 
@@ -44,6 +45,8 @@ def _entry(draft: Draft, kind: str, key: str, value: str | None) -> None:
         draft.drop(path, "null says nothing")
     elif key.startswith(V1_LABELS):
         draft.drop(path, "written by v1's operator")
+    elif draft.options.live and (key.startswith(_TOOLS) or (key == keys.LABEL_MANAGED_BY and value == "Helm")):
+        draft.drop(path, "written by the tool that made the v1 job, which does not know the TrainJob")
     elif key in _POD_GROUPS:
         draft.drop(path, "set by the controller of the pod group")
     elif key == QUEUE:
@@ -62,6 +65,11 @@ def name(draft: Draft) -> None:
     job = draft.job
     if job.generate_name:
         draft.say("GENERATE-NAME", ("metadata", "generateName"), "the name is not known yet: create it, apply cannot")
+        limit = name_limit((part.name for part in draft.parts), (draft.pods or 10) - 1) - _SUFFIX
+        if len(job.generate_name) > limit:
+            draft.refuse(
+                "NAME-LEN", ("metadata", "generateName"), f"is longer than {limit} characters", remedy="Shorten it"
+            )
         draft.link(("metadata", "generateName"), ("trainjob", "metadata", "generateName"))
         return
     if not job.name:

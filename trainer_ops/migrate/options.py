@@ -27,6 +27,7 @@ class Options:
         drop_np: leave out ``-np`` where it says what the hostfile says.
         allow_placeholders: ``$NAME`` where a number belongs is carried as it is.
         drop: codes whose refusals become losses that are told: ``GANG-MIN``, ``UNKNOWN-FIELD``…
+        live: the job was read from a cluster: marks of Helm and Argo CD are left out, which are right in files only.
         keep_ttl: set a TTL although Trainer up to 2.3.0 runs a failed job again after it.
     """
 
@@ -44,3 +45,4 @@ class Options:
     allow_placeholders: bool = False
     drop: frozenset[str] = frozenset()
     keep_ttl: bool = False
+    live: bool = False

@@ -49,6 +49,7 @@ def plan_torch(job: V1Job, draft: Draft, options: Options) -> None:
     processes, start = _processes(draft, part, start, elastic)
     start = _command(draft, part, start, processes)
     _environment(draft, part, start, processes, master, elastic)
+    torch_env.inject(draft, part)
     _success(draft, part, master, elastic)
     rewrite_hosts(draft, lambda role, index: _pod(master, role, index))
 
@@ -100,6 +101,9 @@ def _nodes(draft: Draft, master: Role | None, worker: Role | None, elastic: Mapp
         return False
     else:
         draft.num_nodes = workers + 1
+    if master is not None and elastic is not None:
+        message = "v1's rendezvous counted the Workers only; now the Master's node takes part in it"
+        draft.say("ELASTIC-RANGE", ("spec", "elasticPolicy"), message, severity="warning", remedy="")
     both = "" if master is None or worker is None else "Master and Workers together"
     for role in (master, worker):
         if role is not None:

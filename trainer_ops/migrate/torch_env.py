@@ -14,7 +14,7 @@ from trainer_ops.migrate.hosts import address
 from trainer_ops.migrate.normalise import Role
 from trainer_ops.migrate.places import Key
 
-__all__ = ["INDEX", "JOB_NAME", "MASTER", "RESERVED", "overruled", "own_variables", "rendezvous", "shim"]
+__all__ = ["INDEX", "JOB_NAME", "MASTER", "RESERVED", "inject", "overruled", "own_variables", "rendezvous", "shim"]
 
 INDEX: Final = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
 JOB_NAME: Final = {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/jobset-name']"}}
@@ -92,6 +92,22 @@ def shim(draft: Draft, part: Part, processes: int, *, rank: bool) -> None:
         names = [item["name"] for item in made]
         held = [item for item in container.get("env") or () if item["name"] not in names]
         container["env"] = [*held, *made]
+
+
+def inject(draft: Draft, part: Part) -> None:
+    """Trainer gives PET_* to ``node`` alone, v1 gave it to all containers: those that ask for it are named.
+
+    Trainer 2.3 has the field for it (torch.envInjection).
+    """
+    asking = []
+    for container in part.spec["containers"]:
+        values = (str(item.get("value") or "") for item in container.get("env") or ())
+        texts = [*(container.get("command") or ()), *(container.get("args") or ()), *values]
+        if container["name"] != NODE and any("PET_" in text for text in texts):
+            asking.append(container["name"])
+    if asking and draft.options.trainer_version >= "2.3":
+        target = {"jobName": part.name, "containerNames": asking}
+        draft.policy["torch"] = {"envInjection": {"targets": [target]}}
 
 
 def rendezvous(draft: Draft, part: Part, elastic: Mapping[str, Any]) -> None:
