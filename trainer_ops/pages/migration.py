@@ -212,7 +212,7 @@ def _job(job: Raw, *, side_by_side: bool) -> Markup:
         _findings(job),
         [el("h3", "Side by side"), sides(job), _key(job)] if side_by_side else None,
         _differences(job["differences"]),
-        _changed(job["ledger"]),
+        _changed(job["ledger"]) if job["v2"] is not None else None,
         _use(job),
         id=job["id"],
         class_="job",

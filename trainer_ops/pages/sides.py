@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from trainer_ops.pages.markup import Markup, el
 
-__all__ = ["GROUPS", "sides"]
+__all__ = ["GROUPS", "culprits", "sides"]
 
 # Groups beyond this many share no light, only their links; the page's style has a rule for each.
 GROUPS: Final = 160
@@ -46,9 +46,9 @@ def sides(job: Raw) -> Markup:
 
 def _told(job: Raw) -> dict[Spot, _Line]:
     told: dict[Spot, _Line] = {}
-    for row in job["ledger"]:
+    for row in job["ledger"] if job["v2"] is not None else culprits(job):
         _leaf(row, told)
-    for number, group in enumerate(_groups(job["ledger"]), 1):
+    for number, group in enumerate(_groups(job["ledger"]) if job["v2"] is not None else (), 1):
         for spot in group if number <= GROUPS else ():
             told.setdefault(spot, _Line()).classes.append(f"g{number}")
     for number, found in enumerate(job["findings"], 1):
@@ -57,6 +57,17 @@ def _told(job: Raw) -> dict[Spot, _Line]:
             line = told.setdefault(("v1", found["v1_line"]), _Line())
             line.marks.append((kind, mark, f"{job['id']}-f{number}"))
     return told
+
+
+def culprits(job: Raw) -> list[Raw]:
+    """Of a refused job the leaves for which it is refused; all others are only refused with it."""
+    paths = [found["v1_path"] for found in job["findings"] if found["severity"] == "refused" and found["v1_path"]]
+    return [
+        row
+        for row in job["ledger"]
+        if row["fate"] == "refused"
+        and any(row["path"] == path or row["path"].startswith((f"{path}.", f"{path}[")) for path in paths)
+    ]
 
 
 def _leaf(row: Raw, told: dict[Spot, _Line]) -> None:

@@ -146,7 +146,7 @@ def _counts(ledger: Iterable[Mapping[str, Any]]) -> Json:
 def _finding(found: Finding, job: JobResult, v1: _Text) -> Json:
     return {
         **found.to_json(),
-        "line": nearest(job.lines, found.v1_path) or job.line,
+        "line": nearest(job.lines, found.v1_path) or (job.line if job.lines else 0),
         "v1_line": v1.line(found.v1_path),
     }
 
