@@ -45,7 +45,8 @@ details pre{margin-top:8px}
 table,tbody,tr,th,td{display:block}thead{display:none}tr{border-top:1px solid var(--rule);padding:8px 0}
 th,td{border:0;padding:1px 0}td.wide{display:none}td:empty{display:none}
 .yaml>div{grid-template-columns:28px minmax(0,1fr) auto}.yaml .to{padding:0 4px}}
-@media print{.yaml{overflow:visible}.yaml code{font-size:9px}table{font-size:11px}.job{break-inside:auto}.yaml>div{break-inside:avoid;print-color-adjust:exact;
+@media print{.yaml{overflow:visible}.yaml code{font-size:9px}table{font-size:11px}.job{break-inside:auto}
+.yaml>div{break-inside:avoid;print-color-adjust:exact;
 -webkit-print-color-adjust:exact}h2,h3{break-after:avoid}}
 """
 # The lines of a group light up together wherever the pointer, or the keyboard, is on one of them.
