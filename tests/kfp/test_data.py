@@ -63,6 +63,13 @@ def test_an_artifact_of_others_is_fetched_by_its_uri(uri: str, expected: str) ->
     assert made.model.storage_uri == expected
 
 
+def test_a_model_that_a_training_made_is_fetched_from_where_it_was_left() -> None:
+    uri, there = "minio://mlpipeline/v2/artifacts/p/r/t/s/model", "s3://models/digits"
+    made = request(task({"base_model": {"uri": uri, "metadata": {"model_uri": there, "trainjob": "team-a/x"}}}))
+    assert isinstance(made.model, Initializer)
+    assert made.model.storage_uri == there
+
+
 def test_an_optional_artifact_that_was_left_out() -> None:
     given: dict[str, Any] = {"inputs": {"artifacts": {"dataset": {"artifacts": []}}}}
     assert data_fields(Task.parse("train_job", json.dumps(given))) == {}

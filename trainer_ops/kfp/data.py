@@ -73,9 +73,13 @@ def _of_artifact(name: str, artifact: Artifact) -> Any:
     uri = artifact.uri
     if not uri:
         raise InvalidRequest(name, "the artifact has no URI", "Give what initialize_dataset made, or a URI")
-    if uri.startswith("/"):
-        # KFP's local runner.
-        return Path(uri).as_uri()
+    if "://" not in uri:
+        # KFP's local runner, for which an artifact is a path.
+        return Path(uri).absolute().as_uri()
+    told = str(artifact.metadata.get("model_uri") or "")
+    if told:
+        # A model of train_job or promote_model, whose artifact may have had to stay where KFP gave it.
+        return told
     if uri.startswith("minio://"):
         remedy = f"Make a snapshot of s3://{uri.removeprefix('minio://')} with its credentials (initialize_dataset)"
         raise InvalidRequest(name, f"{uri} is in KFP's own storage, whose credentials a training has not", remedy)
