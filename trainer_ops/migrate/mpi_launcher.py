@@ -52,8 +52,8 @@ def _roles(draft: Draft, launcher: RolePart, worker: RolePart) -> None:
         if asked:
             held: list[dict[str, Any]] = part.container.setdefault("env", [])
             held.insert(0, {"name": _ROLE, "value": value})
-    if asked:
-        draft.say("ENV-SHIM", launcher[0].main_path, f"{_ROLE} is given as v1 gave it", remedy="")
+    message = "is given as v1 gave it" if asked else "is not given: nothing that is seen here looks at it"
+    draft.say("ENV-SHIM", launcher[0].main_path, f"{_ROLE} {message}", remedy="")
 
 
 def _kubectl(draft: Draft, launcher: RolePart, worker: RolePart, slots: int) -> None:

@@ -149,6 +149,9 @@ def _transport(draft: Draft, worker: Role) -> None:
         message = "sshd of another user than root needs a port, host keys and a configuration of its own"
         remedy = "Write the job as kubeflow.org/v2beta1 first, with the workers' sshd command and sshAuthMountPath"
         draft.refuse("MPI-TRANSPORT", worker.main_path, message, remedy=remedy)
+    else:
+        message = "ssh takes the place of kubectl exec, and of the variables that were for it"
+        draft.say("MPI-TRANSPORT", worker.main_path, message, severity="warning", remedy="Try it")
 
 
 def _launcher_is_node(draft: Draft, launcher: Role) -> bool:

@@ -135,6 +135,7 @@ def _success(draft: Draft, parts: Parts) -> None:
         draft.drop(_SUCCESS, "the default: worker 0's end, which the Job's successPolicy says")
         if draft.num_nodes != 1:
             policy.only_first_index(part)
+            draft.outlive = (*draft.outlive, "Worker")
             message = "the training ends when worker 0 has ended well, as in v1; Kubernetes before 1.31 waits for all"
             draft.say("SUCCESS-RULE", path, message, remedy="")
 
