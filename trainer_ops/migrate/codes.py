@@ -8,6 +8,7 @@ from typing import Final
 from trainer_ops.migrate.code import Code
 from trainer_ops.migrate.codes_files import FILE_CODES
 from trainer_ops.migrate.codes_kinds import KIND_CODES
+from trainer_ops.migrate.codes_scan import SCAN_CODES
 
 __all__ = ["CODES", "Code"]
 
@@ -385,4 +386,4 @@ _OF_JOBS: Final[Mapping[str, Code]] = {
         "Trainer counts devices of resources called …gpu… only; for others the number of processes follows the CPUs.",
     ),
 }
-CODES: Final[Mapping[str, Code]] = dict(sorted({**_OF_JOBS, **KIND_CODES, **FILE_CODES}.items()))
+CODES: Final[Mapping[str, Code]] = dict(sorted({**_OF_JOBS, **KIND_CODES, **FILE_CODES, **SCAN_CODES}.items()))
