@@ -60,6 +60,13 @@ FILE_CODES: Final[Mapping[str, Code]] = {
         "Text with {{ }} becomes YAML only when its values are known; fields, counts and even whole roles may hang "
         "on them.",
     ),
+    "TORCHTUNE": Code(
+        "a torchtune runtime",
+        "info",
+        "",
+        "Trainer's torchtune runtimes fine-tune a model by the command tune run, with parts of the arguments "
+        "reserved. They are v2 already and are left as they are.",
+    ),
     "UNREADABLE": Code(
         "what cannot be read",
         "refused",

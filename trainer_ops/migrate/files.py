@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trainer_ops.migrate.convert import Converted, convert
-from trainer_ops.migrate.documents import Unreadable, decode, names_kubeflow
+from trainer_ops.migrate.documents import Document, Unreadable, decode, names_kubeflow, read
 from trainer_ops.migrate.emit import share
 from trainer_ops.migrate.findings import Finding, finding
 from trainer_ops.migrate.options import Options
 from trainer_ops.migrate.outside import apart
 from trainer_ops.migrate.paths import Path, text_of
+from trainer_ops.migrate.recognise import is_helm, is_kustomization, recognise, template
 from trainer_ops.migrate.report.results import FileResult, JobResult, Placed
 from trainer_ops.migrate.sites import Inner, Page, Site, read_page, sites_of
 from trainer_ops.migrate.wrappers import Around, around_manifest, around_site
@@ -65,18 +66,54 @@ class Migrated:
         return self.text != self.source.text
 
 
-def read_source(name: str, data: bytes) -> Source:
-    """Read one file; what is wrong with it is in its findings."""
+def read_source(name: str, data: bytes, *, is_patch: bool = False) -> Source:
+    """Read one file; what is wrong with it is in its findings.
+
+    Args:
+        name: as people call it.
+        data: its content.
+        is_patch: a kustomization beside it uses it as a patch, so its jobs are no whole ones.
+    """
     try:
         text = decode(data)
     except Unreadable as exc:
         problem = exc.problem
         told = finding("UNREADABLE", (), f"line {problem.line}: {problem.reason}", remedy=problem.remedy)
         return Source(name, findings=(Placed(told, problem.line),))
-    if not names_kubeflow(text):
+    kustomize = is_kustomization(name)
+    if not kustomize and not names_kubeflow(text):
         return Source(name, text)
+    if is_helm(text):
+        return Source(name, text, findings=(template(text),))
+    if is_patch:
+        return Source(name, text, findings=(Placed(finding("OVERLAY", (), "kustomize uses this file as a patch")),))
+    if kustomize:
+        return Source(name, text, findings=tuple(recognise(read(text, all_of_it=True), name=name)))
     page = read_page(text, markdown=name.lower().endswith(_MARKDOWN))
-    return Source(name, text, page, page.findings)
+    beside = [
+        told
+        for part in _pages(page)
+        for told in recognise(part.documents, first_line=part.first_line, known=_known(part))
+    ]
+    return Source(name, text, page, (*page.findings, *beside))
+
+
+def _known(page: Page) -> Callable[[Document, Path], bool]:
+    """What is converted, or changed around it."""
+    held: dict[Document, list[Path]] = {}
+    for site in page.sites:
+        # Around a trial its whole template is, with the names and conditions in it.
+        held.setdefault(site.document, []).append(site.path[:-1] if site.how == "trial" else site.path)
+    for inner in page.inner:
+        if inner.document is not None:
+            held.setdefault(inner.document, []).append(inner.path)
+    return lambda document, path: any(path[: len(above)] == above for above in held.get(document, ()))
+
+
+def _pages(page: Page) -> Iterator[Page]:
+    yield page
+    for inner in page.inner:
+        yield from _pages(inner.page)
 
 
 def migrate(sources: Sequence[Source], options: Options, check: Checker | None = None) -> list[Migrated]:

@@ -27,7 +27,8 @@ def apart(converted: Converted, masks: Masks) -> tuple[Converted, list[Finding]]
         _without_image(runtime, masks)
     left = [path for path, value in leaves(runtime["spec"], ("spec",)) if _hangs(value, masks)]
     if left:
-        told = f"the runtime would need {masks.restored(get(runtime, left[0]))} ({text_of(left[0])}), which is not known yet"
+        needed = masks.restored(get(runtime, left[0]))
+        told = f"the runtime would need {needed} ({text_of(left[0])}), which is not known yet"
         remedy = "Write the value out, or render the workflow and migrate the job itself"
         return converted, [finding("TEMPLATE", (), told, severity="refused", remedy=remedy)]
     if _hangs(runtime["metadata"]["name"], masks):

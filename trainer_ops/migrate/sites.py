@@ -121,7 +121,7 @@ def read_page(text: str, *, markdown: bool = False, first_line: int = 1, within:
     for document in documents:
         if document.problem is not None:
             if _KIND.search(text, document.start, document.end):
-                findings.append(_unreadable(document, first_line))
+                findings.append(_unreadable(document, first_line, text))
             continue
         found, held, told = _Walk(document, first_line, within, depth).all()
         sites += found
@@ -130,9 +130,12 @@ def read_page(text: str, *, markdown: bool = False, first_line: int = 1, within:
     return Page(text, documents, tuple(sites), tuple(inner), tuple(findings), first_line)
 
 
-def _unreadable(document: Document, first_line: int) -> Placed:
+def _unreadable(document: Document, first_line: int, text: str) -> Placed:
     problem = document.problem
     assert problem is not None
+    if re.search(r"\{[{%]", text[document.start : document.end]):
+        told = finding("TEMPLATE", (), f"document {document.index} is a template: {problem.reason}")
+        return Placed(told, problem.line + first_line - 1, document.index)
     line = problem.line + first_line - 1
     where = f"line {line}" + (f", column {problem.column}" if problem.column else "")
     told = finding("UNREADABLE", (), f"document {document.index}, {where}: {problem.reason}", remedy=problem.remedy)

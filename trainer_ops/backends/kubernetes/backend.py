@@ -18,6 +18,7 @@ from trainer_ops.backends.kubernetes.failures import missing_runtime
 from trainer_ops.backends.kubernetes.hub import Hub, join
 from trainer_ops.backends.kubernetes.lineage import Lineage
 from trainer_ops.backends.kubernetes.logreader import LogReader
+from trainer_ops.backends.kubernetes.migration import ClusterMigration
 from trainer_ops.backends.kubernetes.runtimes import Runtimes
 from trainer_ops.backends.kubernetes.sight import Sight
 from trainer_ops.backends.kubernetes.steps import ClusterSteps
@@ -65,6 +66,11 @@ class KubernetesBackend:
     def namespace(self) -> str:
         """The namespace of all names."""
         return self._access.address.namespace
+
+    @property
+    def migration(self) -> ClusterMigration:
+        """The v1 jobs of this namespace, and dry runs."""
+        return ClusterMigration(self._cluster, self.namespace)
 
     @property
     def steps(self) -> ClusterSteps:

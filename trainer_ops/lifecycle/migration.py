@@ -1,0 +1,181 @@
+"""Migrate files: find them, convert what is in them, hold the results to Trainer's admission, write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trainer_ops.errors import InvalidRequest
+from trainer_ops.lifecycle.migration_files import Found, find, replace_file, write_file
+from trainer_ops.migrate.convert import Converted
+from trainer_ops.migrate.documents import read
+from trainer_ops.migrate.files import Checker, Migrated, Source, migrate, read_source
+from trainer_ops.migrate.findings import Finding, finding
+from trainer_ops.migrate.options import Options
+from trainer_ops.migrate.paths import leaves, text_of
+from trainer_ops.migrate.recognise import is_kustomization, patch_files
+from trainer_ops.migrate.report.results import FileResult
+from trainer_ops.model import keys
+from trainer_ops.model.runtime import TrainingRuntime
+from trainer_ops.validate.findings import Finding as Refusal
+from trainer_ops.validate.runtime import check_runtime
+from trainer_ops.validate.trainjob import check as check_trainjob
+
+__all__ = ["Done", "admission", "migrate_paths", "migrate_sources", "write_into", "write_over"]
+
+_PLACEHOLDER = re.compile(r"\$\{?\w+\}?|\{\{.*\}\}|\$TRAINER_OPS_\d+_")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of one file.
+
+    Attributes:
+        migrated: its jobs, findings and new text.
+        found: the file; None for what was not one (a live object).
+    """
+
+    migrated: Migrated
+    found: Found | None = None
+
+    @property
+    def name(self) -> str:
+        """As people call it."""
+        return self.migrated.source.name
+
+    @property
+    def result(self) -> FileResult:
+        """For the report."""
+        return self.migrated.result
+
+
+def migrate_paths(
+    paths: Sequence[str], options: Options, *, stdin: Iterable[bytes] = (), check: Checker | None = None
+) -> list[Done]:
+    """Convert all jobs in files and folders; nothing is written.
+
+    Args:
+        paths: files, folders, ``-`` for standard input.
+        options: choices.
+        stdin: what standard input holds.
+        check: what else may refuse a result, besides the offline admission.
+
+    Raises:
+        InvalidRequest: a path cannot be read.
+    """
+    found = find(paths, stdin)
+    patches = set(_patches(found))
+    sources = [
+        read_source(one.name, one.data, is_patch=one.path is not None and one.path.resolve() in patches)
+        for one in found
+    ]
+    made = migrate_sources(sources, options, check=check)
+    return [Done(one, where) for one, where in zip(made, found, strict=True)]
+
+
+def migrate_sources(sources: Sequence[Source], options: Options, *, check: Checker | None = None) -> list[Migrated]:
+    """The same of what was read already."""
+    return migrate(sources, options, _both(admission, check))
+
+
+def _both(first: Checker, second: Checker | None) -> Checker:
+    def checked(converted: Converted) -> Iterator[Finding]:
+        told = list(first(converted))
+        yield from told
+        # A cluster is not asked about what it would refuse.
+        if second is not None and not any(one.severity == "refused" for one in told):
+            yield from second(converted)
+
+    return checked
+
+
+def _patches(found: Sequence[Found]) -> Iterator[Path]:
+    """What kustomizations among the files use as patches."""
+    for one in found:
+        if one.path is None or not is_kustomization(one.name):
+            continue
+        documents = read(one.data.decode("utf-8", "replace"), all_of_it=True)
+        for name in patch_files(documents):
+            yield (one.path.parent / name).resolve()
+
+
+# -- admission --------------------------------------------------------------------------------------------------------
+
+
+def admission(converted: Converted) -> Iterator[Finding]:
+    """What Trainer's API server, webhooks and JobSet would say of a result, as far as that is known without them."""
+    if converted.trainjob is None:
+        return
+    if converted.runtime is not None:
+        yield from _told("runtime", check_runtime(converted.runtime), converted.runtime)
+    yield from _told("trainjob", check_trainjob(converted.trainjob, _runtime(converted)), converted.trainjob)
+
+
+def _runtime(converted: Converted) -> TrainingRuntime | None:
+    if converted.runtime is not None:
+        return TrainingRuntime.from_raw(converted.runtime)
+    from trainer_ops.local.catalogue import builtin
+
+    assert converted.trainjob is not None
+    reference = converted.trainjob["spec"]["runtimeRef"]
+    raw = builtin().get((str(reference.get("kind") or keys.CLUSTER_RUNTIME), str(reference.get("name"))))
+    return TrainingRuntime.from_raw(raw) if raw is not None else None
+
+
+def _told(what: str, refusals: Iterable[Refusal], manifest: Mapping[str, Any]) -> Iterator[Finding]:
+    open_ = {text_of(path) for path, leaf in leaves(manifest) if isinstance(leaf, str) and _PLACEHOLDER.fullmatch(leaf)}
+    for one in refusals:
+        if one.path in open_ or not one.is_error:
+            # Of a placeholder nothing is known yet; advice on how to write a TrainJob is no matter of migration.
+            continue
+        told = f"Trainer would refuse the result: {one.reason}"
+        yield replace(finding("ADMISSION", (), told, v2_path=f"{what}:{one.path}"), remedy=one.remedy)
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write_over(done: Sequence[Done]) -> list[Path]:
+    """Put each file that changed in its own place.
+
+    Raises:
+        InvalidRequest: one cannot be written, or was changed meanwhile; those before it are written.
+    """
+    written = []
+    for one in done:
+        if one.found is not None and one.found.path is not None and one.migrated.changed:
+            replace_file(one.found, one.migrated.text.encode())
+            written.append(one.found.path)
+    return written
+
+
+def write_into(folder: Path, done: Sequence[Done]) -> dict[str, Path]:
+    """Put each file that changed below a folder, where it was below the one that was given.
+
+    Returns:
+        Where each file, by its name, went.
+
+    Raises:
+        InvalidRequest: two would be the same file (nothing is written then), or one cannot be written.
+    """
+    places: dict[Path, Done] = {}
+    for one in done:
+        if not one.migrated.changed:
+            continue
+        below = (
+            one.found.below if one.found is not None else Path(f"{one.name.rsplit('/', 2)[-2]}-{_last(one.name)}.yaml")
+        )
+        other = places.setdefault(folder / below, one)
+        if other is not one:
+            reason = f"{other.name} and {one.name} would both be written there"
+            raise InvalidRequest(str(folder / below), reason, "Give one of them at a time", what="not written")
+    for path, one in places.items():
+        write_file(path, one.migrated.text.encode())
+    return {one.name: path for path, one in places.items()}
+
+
+def _last(name: str) -> str:
+    return name.rsplit("/", 1)[-1]
