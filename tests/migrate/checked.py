@@ -10,6 +10,7 @@ from trainer_ops.migrate.convert import Converted, convert
 from trainer_ops.migrate.ledger import Fate
 from trainer_ops.migrate.options import Options
 from trainer_ops.migrate.paths import leaves, text_of
+from trainer_ops.migrate.simulate.named import EXTRAS
 from trainer_ops.migrate.yamltext import to_yaml
 from trainer_ops.model.runtime import TrainingRuntime
 from trainer_ops.validate.runtime import check_runtime
@@ -85,8 +86,8 @@ def paths_exist(done: Converted) -> None:
 
 
 def codes(done: Converted, severity: str | None = None) -> list[str]:
-    """The findings' codes, each once, sorted."""
-    return sorted({found.code for found in done.findings if severity in (None, found.severity)})
+    """The findings' codes, each once, sorted; without the one that every conversion has."""
+    return sorted({found.code for found in done.findings if severity in (None, found.severity)} - {EXTRAS})
 
 
 def fates(done: Converted) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Final
 from trainer_ops.migrate.code import Code
 from trainer_ops.migrate.codes_files import FILE_CODES
 from trainer_ops.migrate.codes_kinds import KIND_CODES
+from trainer_ops.migrate.codes_pods import POD_CODES
 from trainer_ops.migrate.codes_scan import SCAN_CODES
 
 __all__ = ["CODES", "Code"]
@@ -56,13 +57,6 @@ _OF_JOBS: Final[Mapping[str, Code]] = {
         "Add the time that is spent in queues",
         "v1 counted activeDeadlineSeconds from the first pod, v2 from the creation or the last resumption; at "
         "its end v2 deletes the pods with their logs. 0 was allowed in v1 and is not in v2.",
-    ),
-    "DIFFERENCE": Code(
-        "both generations' pods differ and no rule says why",
-        "refused",
-        "Report it: this is a fault of the converter",
-        "After conversion the pods of both generations are worked out and compared. What differs without a "
-        "finding is a fault of the rules, so nothing comes out.",
     ),
     "ELASTIC-RANGE": Code(
         "a number of nodes that changes",
@@ -386,4 +380,4 @@ _OF_JOBS: Final[Mapping[str, Code]] = {
         "Trainer counts devices of resources called …gpu… only; for others the number of processes follows the CPUs.",
     ),
 }
-CODES: Final[Mapping[str, Code]] = dict(sorted({**_OF_JOBS, **KIND_CODES, **FILE_CODES, **SCAN_CODES}.items()))
+CODES: Final[Mapping[str, Code]] = dict(sorted({**_OF_JOBS, **KIND_CODES, **POD_CODES, **FILE_CODES, **SCAN_CODES}.items()))

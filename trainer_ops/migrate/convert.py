@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainer_ops.migrate.draft import Draft
 from trainer_ops.migrate.emit import Emitted, emit, settle
 from trainer_ops.migrate.findings import Finding, finding
 from trainer_ops.migrate.ledger import Entry, Ledger
@@ -13,6 +14,8 @@ from trainer_ops.migrate.normalise import normalise
 from trainer_ops.migrate.options import Options
 from trainer_ops.migrate.plan import plan
 from trainer_ops.migrate.shape import misshapen
+from trainer_ops.migrate.simulate.compare import Difference
+from trainer_ops.migrate.simulate.play import play
 from trainer_ops.migrate.stock import Need
 
 __all__ = ["Converted", "convert"]
@@ -38,7 +41,7 @@ class Converted:
     findings: tuple[Finding, ...] = ()
     ledger: tuple[Entry, ...] = ()
     needs: tuple[Need, ...] = ()
-    differences: tuple[Any, ...] = ()
+    differences: tuple[Difference, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -74,18 +77,32 @@ def convert(raw: Mapping[str, Any], options: Options | None = None) -> Converted
     # What a refusal has left unread is no field that no rule knows.
     for leaf in () if draft.refused else ledger.left():
         draft.refuse("UNKNOWN-FIELD", leaf, "no rule knows this field, so it would be lost")
+    differences = () if draft.refused else _compared(draft, made)
     if draft.refused:
-        return _refused(raw, ledger, draft.findings)
-    return Converted(raw, made.trainjob, made.runtime, _in_order(draft.findings), ledger.entries(), made.needs)
+        return _refused(raw, ledger, draft.findings, differences)
+    findings = _in_order(draft.findings)
+    return Converted(raw, made.trainjob, made.runtime, findings, ledger.entries(), made.needs, differences)
 
 
-def _refused(raw: Mapping[str, Any], ledger: Ledger, findings: list[Finding]) -> Converted:
+def _compared(draft: Draft, made: Emitted) -> tuple[Difference, ...]:
+    """The pods of both generations held against each other: what differs and is told by no finding is a refusal."""
+    differences, more = play(draft.job, made.trainjob, made.runtime, draft.options, draft.findings)
+    draft.findings += more
+    for one in differences:
+        if not one.code:
+            draft.refuse("DIFFERENCE", ("spec",), str(one))
+    return differences
+
+
+def _refused(
+    raw: Mapping[str, Any], ledger: Ledger, findings: list[Finding], differences: tuple[Difference, ...] = ()
+) -> Converted:
     codes = [found.code for found in findings if found.severity == "refused"]
     if not codes:
         findings = [*findings, finding("NOT-A-JOB", (), "nothing could be made of it")]
         codes = ["NOT-A-JOB"]
     ledger.refused((), f"the job is refused: {', '.join(dict.fromkeys(codes))}")
-    return Converted(raw, findings=_in_order(findings), ledger=ledger.entries())
+    return Converted(raw, findings=_in_order(findings), ledger=ledger.entries(), differences=differences)
 
 
 def _in_order(findings: list[Finding]) -> tuple[Finding, ...]:

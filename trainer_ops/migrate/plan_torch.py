@@ -246,6 +246,7 @@ def _success(draft: Draft, part: Part, master: Role | None, elastic: Mapping[str
             part.job["successPolicy"] = {"rules": [{"succeededCount": 1}]}
         else:
             policy.only_first_index(part)
+        draft.outlive = ("Worker",)
         return
     who = "a worker" if master is None else "the Master"
     draft.say("SUCCESS-RULE", path, f"v1 was done when {who} had ended well; now all nodes have to")

@@ -105,7 +105,10 @@ def inject(draft: Draft, part: Part) -> None:
         texts = [*(container.get("command") or ()), *(container.get("args") or ()), *values]
         if container["name"] != NODE and any("PET_" in text for text in texts):
             asking.append(container["name"])
-    if asking and draft.options.trainer_version >= "2.3":
+    if asking and draft.options.trainer_version < "2.3":
+        names = ", ".join(asking)
+        draft.say("SIDECAR", ("spec",), f"{names} asks for PET_*, which Trainer gives to no sidecar before 2.3")
+    elif asking:
         target = {"jobName": part.name, "containerNames": asking}
         draft.policy["torch"] = {"envInjection": {"targets": [target]}}
 

@@ -29,6 +29,7 @@ class Difference:
         seats: of the pods where it is so, () for the whole training.
         v1: what it was, as text; "" when it was not there.
         v2: what it is, as text; "" when it is not there.
+        code: of the finding that tells it, "" before ``named.name`` and for what none tells.
     """
 
     topic: str
@@ -36,6 +37,7 @@ class Difference:
     seats: tuple[str, ...]
     v1: str
     v2: str
+    code: str = ""
 
     def __str__(self) -> str:
         where = f" ({', '.join(self.seats)})" if self.seats else ""
@@ -89,18 +91,27 @@ def text(value: Any) -> str:
 def _pairs(v1: Fleet, v2: Fleet) -> tuple[list[tuple[SimPod, SimPod]], list[tuple[str, str, str]]]:
     if len(v1.pods) == len(v2.pods) == 1:
         return [(v1.pods[0], v2.pods[0])], []
-    mine, others = {one.seat: one for one in v1.pods}, {one.seat: one for one in v2.pods}
+    mine, others = {one.seat: one for one in v1.pods}, {_known(one.seat, v1): one for one in v2.pods}
     pairs = [(one, others[seat]) for seat, one in mine.items() if seat in others]
     lost = [(seat, one.role, "") for seat, one in mine.items() if seat not in others]
     new = [(seat, "", one.role) for seat, one in others.items() if seat not in mine]
     return pairs, lost + new
 
 
+def _known(seat: str, v1: Fleet) -> str:
+    """The seat of a TFJob's pod whose TF_CONFIG does not say it, because nobody wanted one."""
+    kind, _, index = seat.rpartition(" ")
+    kinds = {one.seat.rpartition(" ")[0] for one in v1.pods}
+    if kind != "rank" or "rank" in kinds:
+        return seat
+    return next((f"{one} {index}" for one in ("worker", "chief", "master", "evaluator", "ps") if one in kinds), seat)
+
+
 def _whole(v1: Fleet, v2: Fleet, old: _Translation, new: _Translation) -> Iterator[tuple[str, str, str, str]]:
     """What is of the training and not of one pod."""
     if v1.nodes != v2.nodes:
         yield "nodes", "number", str(v1.nodes), str(v2.nodes)
-    if v1.processes != v2.processes:
+    if v1.processes != v2.processes and not v1.pods[0].code.env.get("PET_NPROC_PER_NODE"):
         yield "processes", "of a node", v1.processes, v2.processes
     before, after = [sorted(side(line) for line in fleet.hostfile) for side, fleet in ((old, v1), (new, v2))]
     if before != after:
@@ -129,7 +140,7 @@ def _behaviour(v1: Fleet, v2: Fleet) -> Iterator[tuple[str, str, str, str]]:
     ends = _success(v1, v2)
     if ends is not None:
         yield "success", "pods", *ends
-    if before.outlive != after.outlive and len(_counted(before.success)) < len(v1.pods):
+    if before.outlive != after.outlive and _some(v1) and _some(v2):
         yield "cleanup", "running pods", before.outlive, after.outlive
     for what in ("cleanup", "deadline", "ttl", "suspended", "gang"):
         one, other = getattr(before, what), getattr(after, what)
@@ -141,6 +152,12 @@ def _behaviour(v1: Fleet, v2: Fleet) -> Iterator[tuple[str, str, str, str]]:
         yield "start", "order", text(before.start), text(after.start)
 
 
+def _some(fleet: Fleet) -> bool:
+    """Pods may still run when the training has succeeded."""
+    ends = fleet.behaviour.success
+    return "any" in ends or 0 < len(_counted(ends)) < len(fleet.pods)
+
+
 def _counted(seats: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(seat for seat in seats if seat != "any")
 
@@ -149,7 +166,8 @@ def _success(v1: Fleet, v2: Fleet) -> tuple[str, str] | None:
     before, after = v1.behaviour.success, v2.behaviour.success
     if len(v1.pods) == len(v2.pods) == 1 or set(before) == set(after):
         return None
-    return _ends(before, v1), _ends(after, v2)
+    one, other = _ends(before, v1), _ends(after, v2)
+    return None if one == other else (one, other)
 
 
 def _ends(seats: tuple[str, ...], fleet: Fleet) -> str:

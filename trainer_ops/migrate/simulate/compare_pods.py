@@ -27,7 +27,9 @@ _OWN_LABELS: Final = (
 # Variables that Trainer sets and v1's operators did not; the code of v1 did not know them.
 _OWN_VARIABLES: Final = re.compile(r"(PET|JAX|DMLC|OMPI_MCA|PRTE_MCA)_\w+|TRAINJOB_NAME")
 _PORTS: Final = re.compile(r"(?<=>):\d+")
+# Compared on their own, or not kept by the API server in a template.
 _COMPARED: Final = (
+    "ephemeralContainers",
     "containers",
     "initContainers",
     "volumes",
@@ -36,6 +38,9 @@ _COMPARED: Final = (
     "restartPolicy",
     "serviceAccount",
 )
+_SELECTING: Final = ("affinity", "topologySpreadConstraints")
+_JOB_V1: Final = "training.kubeflow.org/job-name"
+_JOB_V2: Final = "jobset.sigs.k8s.io/jobset-name"
 _SEEN: Final = ("name", "image", "command", "args", "env", "envFrom", "resources", "volumeMounts", "ports")
 
 
@@ -52,7 +57,7 @@ def pods(one: SimPod, other: SimPod, old: Say, new: Say, v1: Fleet, v2: Fleet) -
     """
     yield from _metadata(one, other)
     yield from _around(one, other, v1, v2)
-    yield from _spec(one, other, v1)
+    yield from _spec(one, other, v1, v2)
     yield from _code(one, other, old, new)
     yield from _others(one, other, old, new)
     yield from _volumes(one, other)
@@ -80,7 +85,7 @@ def _around(one: SimPod, other: SimPod, v1: Fleet, v2: Fleet) -> Iterator[Found]
         yield "retries", "counted", "restarts of running pods", "all restarts of the Job's pods"
 
 
-def _spec(one: SimPod, other: SimPod, v1: Fleet) -> Iterator[Found]:
+def _spec(one: SimPod, other: SimPod, v1: Fleet, v2: Fleet) -> Iterator[Found]:
     before, after = _plain(one.spec, fields.POD_DEFAULTS), _plain(other.spec, fields.POD_DEFAULTS)
     if before.get("serviceAccount") not in (None, "default"):
         before.setdefault("serviceAccountName", before["serviceAccount"])
@@ -88,9 +93,26 @@ def _spec(one: SimPod, other: SimPod, v1: Fleet) -> Iterator[Found]:
         # training-operator makes an account for its launcher, which runs kubectl.
         del before["serviceAccountName"]
     _without_search(before, v1)
+    for held, fleet, label in ((before, v1, _JOB_V1), (after, v2, _JOB_V2)):
+        held.update({name: _selecting(held[name], label, fleet.name) for name in _SELECTING if name in held})
     for name in sorted(before.keys() | after.keys()):
-        if name not in _COMPARED and before.get(name) != after.get(name):
+        if name in fields.POD and name not in _COMPARED and before.get(name) != after.get(name):
             yield ("security" if name == "securityContext" else "pod"), name, before.get(name), after.get(name)
+
+
+def _selecting(value: Any, label: str, name: str) -> Any:
+    """A rule with the label that all pods of the job have in a word for both generations."""
+    if isinstance(value, Mapping):
+        made = {
+            ("<job>" if key == label and item == name else key): (
+                "<job>" if key == label and item == name else _selecting(item, label, name)
+            )
+            for key, item in value.items()
+        }
+        return {**made, "key": "<job>"} if made.get("key") == label and made.get("values") == [name] else made
+    if isinstance(value, list | tuple):
+        return [_selecting(item, label, name) for item in value]
+    return value
 
 
 def _without_search(spec: dict[str, Any], v1: Fleet) -> None:
@@ -119,7 +141,14 @@ def _code(one: SimPod, other: SimPod, old: Say, new: Say) -> Iterator[Found]:
     if mine.image != its.image:
         yield "image", "image", mine.image, its.image
     yield from _argv(mine, its, old, new, "command")
-    yield from _environment(mine, its, old, new, "environment")
+    for topic, what, before, after in _environment(mine, its, old, new, "environment"):
+        if what == "PET_NPROC_PER_NODE":
+            yield "processes", "of a node", before, after
+        elif before is not None and after is not None and other.name in after and mine.env[what] == one.name:
+            # A pod's own name, which the code asks for.
+            yield "names", what, before, after
+        else:
+            yield topic, what, before, after
     yield from _container(mine, its, "")
 
 
@@ -137,6 +166,9 @@ def _environment(mine: SimContainer, its: SimContainer, old: Say, new: Say, topi
         before = old(mine.env[name]) if name in mine.env else None
         after = new(its.env[name]) if name in its.env else None
         if before is not None and after is not None:
+            if name == "PET_NNODES":
+                # As many as that at least and at most.
+                before = before if len(set(before.split(":"))) > 1 else before.partition(":")[0]
             if not _means_the_same(before, after):
                 yield (topic if not _same_but_port(name, before, after) else "port"), name, before, after
         elif before is not None or not _OWN_VARIABLES.fullmatch(name):
@@ -185,7 +217,7 @@ def _fields(container: SimContainer) -> dict[str, Any]:
     if held.get("imagePullPolicy") == fields.default_pull_policy(container.image):
         del held["imagePullPolicy"]
     claims = (held.get("resources") or {}).get("claims")
-    kept = {name: value for name, value in held.items() if name not in _SEEN}
+    kept = {name: value for name, value in held.items() if name in fields.CONTAINER and name not in _SEEN}
     return {**kept, "claims": claims} if claims else kept
 
 

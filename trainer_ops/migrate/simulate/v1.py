@@ -14,6 +14,7 @@ from trainer_ops.migrate.simulate.fleet import Behaviour, Fleet, SimPod
 from trainer_ops.migrate.simulate.kubelet import pod
 from trainer_ops.migrate.simulate.v1_env import environment
 from trainer_ops.migrate.simulate.v1_mpi import simulate_mpi
+from trainer_ops.model import keys
 
 __all__ = ["simulate_v1"]
 
@@ -31,7 +32,7 @@ def simulate_v1(job: V1Job) -> Fleet:
         job: all of its numbers are numbers (``normalise`` without placeholders).
     """
     if job.kind.name == "MPIJob":
-        return simulate_mpi(job)
+        return simulate_mpi(job, suspended=suspended(job))
     name, namespace = job.name or f"{job.generate_name}xxxxx", job.namespace or "default"
     pods = tuple(_pods(job, name, namespace))
     return Fleet(
@@ -48,6 +49,8 @@ def simulate_v1(job: V1Job) -> Fleet:
 
 def _pods(job: V1Job, name: str, namespace: str) -> Iterator[SimPod]:
     alone = sum(int(role.replicas) for role in job.roles) == 1
+    # Paddle's Masters are servers and no ranks where there are Workers.
+    servers = job.kind.name == "PaddleJob" and sum(role.replicas != 0 for role in job.roles) > 1
     before = 0
     for role in job.roles:
         for index in range(int(role.replicas)):
@@ -55,6 +58,8 @@ def _pods(job: V1Job, name: str, namespace: str) -> Iterator[SimPod]:
             seat = f"rank {before + index}"
             if job.kind.name == "TFJob" and not alone:
                 seat = f"{role.name.lower()} {index}"
+            elif servers:
+                seat = f"master {index}" if role.name == "Master" else f"rank {index}"
             host = f"{name}-{role.name.lower()}-{index}"
             yield pod(
                 raw,
@@ -166,12 +171,18 @@ def _behaviour(job: V1Job, pods: tuple[SimPod, ...]) -> Behaviour:
         cleanup="deleted" if clean == "All" else "kept",
         deadline=policy.get("activeDeadlineSeconds"),
         ttl=policy.get("ttlSecondsAfterFinished"),
-        suspended=bool(policy.get("suspend")),
+        suspended=suspended(job),
         gang=next((_GANGS[name] for one in pods if (name := one.spec.get("schedulerName")) in _GANGS), ""),
     )
 
 
 _RESTART: Final = {"OnFailure": "in-place", "Always": "always", "ExitCode": "exit-code", "Never": "never"}
+
+
+def suspended(job: V1Job) -> bool:
+    """It is made suspended: by itself, or by Kueue, which does so to all jobs of its queues."""
+    labels = job.metadata.get("labels")
+    return bool(job.run_policy.get("suspend") or (isinstance(labels, Mapping) and labels.get(keys.LABEL_QUEUE)))
 
 
 def success(job: V1Job, pods: tuple[SimPod, ...]) -> tuple[str, ...]:

@@ -38,8 +38,8 @@ _KEY_FILES: Final = (
 _RESTART: Final = {"OnFailure": "in-place", "Always": "always", "ExitCode": "exit-code", "Never": "never"}
 
 
-def simulate_mpi(job: V1Job) -> Fleet:
-    """Play an MPIJob of either version."""
+def simulate_mpi(job: V1Job, *, suspended: bool) -> Fleet:
+    """Play an MPIJob of either version; ``suspended``: it is made so."""
     name, namespace = job.name or f"{job.generate_name}xxxxx", job.namespace or "default"
     launcher = job.role("Launcher")
     worker = next((role for role in job.roles if role.name == "Worker"), None)
@@ -71,7 +71,7 @@ def simulate_mpi(job: V1Job) -> Fleet:
         services=(name,) if modern else (),
         config_maps={f"{name}-config": {"hostfile": "".join(f"{line}\n" for line in hostfile)}},
         secrets=(f"{name}-ssh",) if modern else (),
-        behaviour=_behaviour(job, tuple(pods), modern),
+        behaviour=_behaviour(job, tuple(pods), modern, suspended),
     )
 
 
@@ -241,16 +241,21 @@ def _old_worker(job: V1Job, role: Role, name: str, index: int, joins: bool, name
     return raw
 
 
-def _behaviour(job: V1Job, pods: tuple[SimPod, ...], modern: bool) -> Behaviour:
+def _behaviour(job: V1Job, pods: tuple[SimPod, ...], modern: bool, suspended: bool) -> Behaviour:
     policy = job.run_policy
     policies = {role.name: role.restart_policy for role in job.roles}
     restart = {one.seat: _RESTART.get(policies[one.role], "in-place") for one in pods}
     limit = policy.get("backoffLimit")
     retries: dict[str, int | None] = {}
-    for seat, how in restart.items():
+    for seat, how in list(restart.items()):
         if seat == "launcher" and modern:
             # A Job of Kubernetes makes it, with that one's default; it tries new pods where containers stay ended.
             retries[seat] = _JOB_BACKOFF if limit is None else limit
+            if how in ("never", "exit-code"):
+                restart[seat] = "new-pod" if retries[seat] else "never"
+        elif modern:
+            # Workers are pods of their own, which no limit counts.
+            retries[seat] = 0 if how == "never" else None
         else:
             retries[seat] = 0 if how == "never" else limit
     clean = policy.get("cleanPodPolicy") or "None"
@@ -264,7 +269,7 @@ def _behaviour(job: V1Job, pods: tuple[SimPod, ...], modern: bool) -> Behaviour:
         cleanup="deleted" if clean == "All" else "kept",
         deadline=policy.get("activeDeadlineSeconds"),
         ttl=policy.get("ttlSecondsAfterFinished"),
-        suspended=bool(policy.get("suspend")),
+        suspended=suspended,
         gang=next((g for one in pods if (g := _gang(one))), ""),
         start={"launcher": ("host",)} if ready else {},
     )

@@ -86,11 +86,23 @@ def apply_policy(name: str, policy: Mapping[str, Any], steps: list[Step], traine
     for item in trainer.get("env") or ():
         upsert(env, item)
     if "torch" in policy:
-        _set(env, PET_NNODES=step.count, PET_NPROC_PER_NODE=processes, PET_NODE_RANK=INDEX)
-        _set(env, PET_MASTER_ADDR=first, PET_MASTER_PORT=PORT)
+        for held in (env, *_injected(policy["torch"] or {}, steps)):
+            _set(held, PET_NNODES=step.count, PET_NPROC_PER_NODE=processes, PET_NODE_RANK=INDEX)
+            _set(held, PET_MASTER_ADDR=first, PET_MASTER_PORT=PORT)
     if {"torch", "jax", "xgboost"} & policy.keys():
         upsert(main.setdefault("ports", []), {"containerPort": PORT}, "containerPort")
     return processes
+
+
+def _injected(policy: Mapping[str, Any], steps: list[Step]) -> list[list[Raw]]:
+    """The variables of other containers that are to have torch's too."""
+    found: list[list[Raw]] = []
+    for target in (policy.get("envInjection") or {}).get("targets") or ():
+        for step in steps:
+            held = [*(step.spec.get("containers") or ()), *(step.spec.get("initContainers") or ())]
+            for name in target.get("containerNames") or () if step.name == target.get("jobName") else ():
+                found += [one.setdefault("env", []) for one in held if one.get("name") == name][:1]
+    return found
 
 
 def enforce_pod_group(name: str, policy: Mapping[str, Any], steps: list[Step]) -> str:
