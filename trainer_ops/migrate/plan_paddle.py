@@ -24,6 +24,7 @@ _SERVERS: Final = "master"
 
 def plan_paddle(job: V1Job, draft: Draft, options: Options) -> None:
     """Fill the draft."""
+    del options
     draft.framework = "paddle"
     master, worker = job.role("Master"), job.role("Worker")
     parts = _parts(draft, master, worker)
@@ -40,10 +41,8 @@ def plan_paddle(job: V1Job, draft: Draft, options: Options) -> None:
         draft.say("PS-ROLE", master.path, "Masters are a replicated job of their own; the training ends when they have")
     if draft.pods != 1:
         shims.unseen(draft, parts[0][0])
-    if options.env_shim:
-        _environment(draft, parts)
-    else:
-        shims.without(draft, parts[0][0], _NAMES)
+    # Also without the shim of other kinds: nothing of Trainer's takes the place of these.
+    _environment(draft, parts)
 
 
 def _parts(draft: Draft, master: Role | None, worker: Role | None) -> list[tuple[Role, Part]]:

@@ -32,12 +32,12 @@ Parts = list[tuple[Role, Part]]
 
 def plan_tf(job: V1Job, draft: Draft, options: Options) -> None:
     """Fill the draft."""
+    del options
     draft.framework = "tensorflow"
     if not _valid(draft):
         return
     distributed = sum(role.replicas if isinstance(role.replicas, int) else 2 for role in job.roles) != 1
-    lists = distributed and options.env_shim
-    if lists and shims.number_of_pods(draft, job.roles, "TF_CONFIG, which lists every pod,") is None:
+    if distributed and shims.number_of_pods(draft, job.roles, "TF_CONFIG, which lists every pod,") is None:
         return
     parts = _parts(draft)
     if not parts:
@@ -49,10 +49,8 @@ def plan_tf(job: V1Job, draft: Draft, options: Options) -> None:
     if not distributed:
         return
     shims.unseen(draft, parts[0][0])
-    if options.env_shim:
-        _tf_config(draft, parts)
-    else:
-        shims.without(draft, parts[0][0], "TF_CONFIG")
+    # Also without the shim of other kinds: nothing of Trainer's takes the place of TF_CONFIG.
+    _tf_config(draft, parts)
 
 
 def _valid(draft: Draft) -> bool:
@@ -171,4 +169,5 @@ def _tf_config(draft: Draft, parts: Parts) -> None:
 def _index_name(role: Role) -> str:
     """A name for the index that the job does not use itself."""
     taken = {item["name"] for item in role.container.get("env") or ()}
-    return next(name for name in ("TASK_INDEX", "TF_TASK_INDEX", "V1_TASK_INDEX", "_TASK_INDEX") if name not in taken)
+    names = ("TASK_INDEX", *(f"TASK_INDEX_{i}" for i in range(2, len(taken) + 3)))
+    return next(name for name in names if name not in taken)

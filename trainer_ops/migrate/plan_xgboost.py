@@ -139,10 +139,10 @@ def _variables(draft: Draft, master: Role, worker: Role | None, total: int) -> M
 def _own_tracker(draft: Draft, part: Part, role: Role, total: int) -> None:
     """Trainer gives the tracker's variables itself, and refuses them in the TrainJob."""
     same = {
-        "DMLC_TRACKER_URI": (address(draft, NODE, 0), f"{draft.job.name}-master-0", "$(MASTER_ADDR)"),
+        "DMLC_TRACKER_URI": (address(draft, NODE, 0), f"{draft.job.name}-master-0"),
         "DMLC_TRACKER_PORT": (_TRACKER_PORT,),
-        "DMLC_NUM_WORKER": (str(total), "$(WORLD_SIZE)"),
-        "DMLC_TASK_ID": (shims.INDEX, "$(RANK)"),
+        "DMLC_NUM_WORKER": (str(total),),
+        "DMLC_TASK_ID": (shims.INDEX,),
     }
     shims.reserved(draft, part, role, _RESERVED, same)
 
@@ -160,5 +160,6 @@ def _gpus(draft: Draft, part: Part, master: Role) -> None:
 def _success(draft: Draft, part: Part, master: Role) -> None:
     if draft.options.preserve_success:
         policy.only_first_index(part)
+        draft.outlive = ("Worker",)
     else:
         draft.say("SUCCESS-RULE", master.path, "v1 was done when the Master had ended well; now all nodes have to")
