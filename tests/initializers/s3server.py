@@ -20,6 +20,8 @@ class S3Server:
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         self._server.start()
         self.port = int(self._server.get_host_and_port()[1])
+        # What it holds belongs to the process, not to the server: an earlier one may have left something.
+        self.tell("reset")
 
     @property
     def url(self) -> str:

@@ -102,6 +102,10 @@ class _Hub:
         )
         self._transfer.fetch(target, part, wrote)
 
+    def stop(self) -> None:
+        """See ``Provider``. What huggingface_hub is fetching (only what is over 50 GB) goes on to its end."""
+        self._transfer.stop()
+
     def close(self) -> None:
         """See ``Provider.close``."""
         self._transfer.close()
@@ -172,15 +176,21 @@ class _Hub:
             except HFValidationError as error:
                 raise InvalidRequest("uri", f"{self._repo.name} cannot be a repository: {error}") from error
             except (ValueError, KeyError, TypeError) as error:
-                raise SnapshotError(
-                    f"{self._source.uri}: what answers at {self._api.endpoint} is not a Hugging Face hub",
-                    remedy="Check HF_ENDPOINT, and the proxy before it.",
-                ) from error
+                raise self._no_hub() from error
+
+    def _no_hub(self) -> SnapshotError:
+        return SnapshotError(
+            f"{self._source.uri}: what answers at {self._api.endpoint} is not a Hugging Face hub",
+            remedy="Check HF_ENDPOINT, and the proxy before it.",
+        )
 
     def _judged(self, error: Exception) -> LineCut:
         response = getattr(error, "response", None)
         status = getattr(response, "status_code", None)
         if response is None or status is None:
+            if isinstance(error, ValueError):
+                # What requests makes of a body that is no JSON.
+                raise self._no_hub() from error
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
                 raise SnapshotError(
                     f"{self._source.uri}: the certificate of {self._api.endpoint} is not trusted here",

@@ -98,26 +98,30 @@ class HubCache:
 
     def _listed(self, folder: Path) -> Iterator[RemoteFile]:
         below = self._repo.below
-        for path, entry in self._tree(folder).items():
+        for path, entry in self._tree().items():
             if not below or path.startswith(f"{below}/"):
                 yield _file(folder / path, path[len(below) + 1 :] if below else path, path, entry)
             elif path == below:
                 yield _file(folder / path, path.rpartition("/")[2], path, entry)
 
-    def _tree(self, folder: Path) -> dict[str, Any]:
-        """All files of the commit where the cache has its listing (huggingface_hub 2), else those that are there."""
+    def _tree(self) -> dict[str, Any]:
+        """All files of the commit, also those that the cache has not.
+
+        Raises:
+            InvalidRequest: the cache has no listing: what it has may be a part, and a part is no snapshot.
+        """
         try:
             from huggingface_hub import get_cached_repo_tree
-            from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
             tree = get_cached_repo_tree(self._repo.name, repo_type=self._repo.kind, revision=self._commit)
-            return {entry.path: entry for entry in tree}
-        except ImportError:
-            pass
-        except CachedRepoTreeNotFoundError:
-            pass
-        found = (path for path in folder.rglob("*") if path.is_file())
-        return {path.relative_to(folder).as_posix(): None for path in found}
+        except Exception as error:
+            # An older huggingface_hub keeps no listing; a newer one says in an error of its own that it has none.
+            raise self._absent(
+                "uri",
+                f"the hub's cache does not say which files {self._repo.uri} has at {self._commit} (it was filled file"
+                " by file, or by an older huggingface_hub)",
+            ) from error
+        return {entry.path: entry for entry in tree}
 
     def _remedy(self) -> str:
         revision = self._source.revision or "main"
