@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trainer_ops.cli import change, exec, init, look, rbac, report, snapshots, train
+from trainer_ops.cli import change, exec, init, look, migrate, rbac, report, snapshots, train
 from trainer_ops.cli.flags import spread
 
 __all__ = ["app", "run"]
@@ -66,6 +66,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "validate": look.validate,
     "runtimes": look.runtimes,
     "rbac": rbac.rbac,
+    "migrate": migrate.migrate,
     "demo": train.demo,
 }
 for _name, _command in _COMMANDS.items():
