@@ -57,7 +57,7 @@ def test_the_port_is_that_of_the_container() -> None:
 
 
 def test_servers_are_a_job_of_their_own() -> None:
-    roles = {"Master": (2, {"image": "example.com/server:1"}), "Worker": 3}
+    roles: dict[str, Any] = {"Master": (2, {"image": "example.com/server:1"}), "Worker": 3}
     done = checked(job("PaddleJob", roles, PADDLE))
     assert list(parts(done)) == ["node", "master"]
     assert done.runtime is not None

@@ -14,6 +14,7 @@ from trainer_ops.migrate.commands import Launch, Line, launches
 from trainer_ops.migrate.draft import Draft, Part
 from trainer_ops.migrate.mpi_command import waits
 from trainer_ops.migrate.normalise import Role
+from trainer_ops.migrate.pods import names_of
 from trainer_ops.migrate.torch_command import write
 
 __all__ = ["ROOT", "keys_for", "servers", "user_of"]
@@ -22,6 +23,7 @@ ROOT: Final = "/root/.ssh"
 """Where v1's operator mounted the keys when nothing was said."""
 
 _ASIDE: Final = ("/mnt/ssh", "/mnt/mpi-ssh", "/mnt/trainer-ssh")
+_BEFORE: Final = (("exec",), ("nohup",), ("sudo",), ("then",), ("do",), ("tini",), ("dumb-init",))
 _SSHD: Final = "/usr/sbin/sshd"
 _GROUP: Final = 1000
 
@@ -46,7 +48,10 @@ def servers(draft: Draft, part: Part, role: Role, *, by_exec: bool) -> None:
     """
     path = (*role.main_path, "command")
     line = Line.of(role.container)
-    if not line.argv or (by_exec and waits(role)):
+    nothing = not line.split if by_exec else not line.argv
+    if by_exec and role.main != 0:
+        _sleeps(draft, part, role)
+    if nothing or (by_exec and waits(role)):
         container = part.container
         container["command"], container["args"] = [_SSHD], ["-De"]
         for field in ("command", "args"):
@@ -56,6 +61,17 @@ def servers(draft: Draft, part: Part, role: Role, *, by_exec: bool) -> None:
     elif by_exec and not any("sshd" in text for text in line.argv):
         message = "workers have to run sshd, which their command does not show"
         draft.say("MPI-SSHD-CMD", path, message, severity="warning", remedy="Let it start sshd")
+
+
+def _sleeps(draft: Draft, part: Part, role: Role) -> None:
+    """v1's operator let the first container sleep when it had no command, also where another one is the main one."""
+    first = role.pod["containers"][0]
+    if first.get("command"):
+        return
+    name = names_of(role)[0]
+    held = next(container for container in part.spec["containers"] if container["name"] == name)
+    held["command"], held["args"] = ["sleep"], ["365d"]
+    draft.drop((*role.pod_path, "containers", 0, "args"), "v1's operator overruled it: the container sleeps")
 
 
 def keys_for(draft: Draft, launcher: tuple[Role, Part], worker: tuple[Role, Part], mount: str) -> str:
@@ -132,4 +148,5 @@ def _knows(draft: Draft, role: Role, part: Part, mount: str) -> None:
 
 def _sshd(one: Launch) -> int | None:
     """Index of the word that starts sshd, behind such as ``exec``."""
-    return next((i for i, text in enumerate(one.texts[:4]) if text.rpartition("/")[2] == "sshd"), None)
+    at = 1 if one.texts[:1] in _BEFORE else 0
+    return at if len(one.texts) > at and one.texts[at].rpartition("/")[2] == "sshd" else None

@@ -6,7 +6,7 @@ Live objects carry the operator's defaults and files do not; both give the same 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainer_ops.migrate.findings import Finding, finding
@@ -219,7 +219,14 @@ def _roles(kind: Kind, spec: Raw, findings: list[Finding], placeholders: bool) -
         if isinstance(role, Finding):
             return role
         found[name] = role
-    return tuple(found[name] for name in kind.roles if name in found)
+    return tuple(_main(found[name], spec) for name in kind.roles if name in found)
+
+
+def _main(role: Role, spec: Raw) -> Role:
+    """An MPIJob of v1 may name the container of its workers in which kubectl exec starts the ranks."""
+    wanted = spec.get("mainContainer") if role.name == "Worker" else None
+    names = [container.get("name") for container in role.pod["containers"]]
+    return replace(role, main=names.index(wanted)) if wanted and wanted in names else role
 
 
 def _role(kind: Kind, name: str, path: Path, entry: Any, findings: list[Finding], placeholders: bool) -> Role | Finding:

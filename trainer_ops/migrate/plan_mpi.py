@@ -9,7 +9,6 @@ Sources: mpi-operator v0.8.0 ``pkg/controller/mpi_job_controller.go``, training-
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from trainer_ops.migrate import metadata, mpi_command, mpi_ssh, pods, policy
@@ -95,7 +94,7 @@ def _roles(draft: Draft) -> tuple[Role, Role | None] | None:
         draft.refuse("NOT-A-JOB", path, f"no container of the workers is named {wanted!r}")
         return None
     draft.link(path, ("pod", NODE, "spec", "containers", Key(NODE), "name"), "called node now", exact=False)
-    return launcher, replace(worker, main=names.index(wanted))
+    return launcher, worker
 
 
 def _slots(draft: Draft) -> int | None:

@@ -55,11 +55,11 @@ def simulate_mpi(job: V1Job, *, suspended: bool) -> Fleet:
     pods: list[SimPod] = []
     make_launcher, make_worker = (_launcher, _worker) if modern else (_old_launcher, _old_worker)
     if launcher is not None:
-        pods.append(_read(make_launcher(job, launcher, name, joins, namespace), "Launcher", 0, name, namespace))
+        pods.append(_read(make_launcher(job, launcher, name, joins, namespace), launcher, 0, name, namespace))
     for index in range(workers if worker is not None else 0):
         assert worker is not None
         raw = make_worker(job, worker, name, index, joins, namespace)
-        pods.append(_read(raw, "Worker", index, name, namespace))
+        pods.append(_read(raw, worker, index, name, namespace))
     return Fleet(
         name,
         namespace,
@@ -75,11 +75,11 @@ def simulate_mpi(job: V1Job, *, suspended: bool) -> Fleet:
     )
 
 
-def _read(raw: Raw, role: str, index: int, name: str, namespace: str) -> SimPod:
-    tail = "launcher" if role == "Launcher" else f"worker-{index}"
-    seat = "launcher" if role == "Launcher" else f"host {index}"
-    main = str(raw["spec"]["containers"][0].get("name") or "")
-    return pod(raw, role=role, index=index, seat=seat, host=f"{name}-{tail}", main=main, namespace=namespace)
+def _read(raw: Raw, role: Role, index: int, name: str, namespace: str) -> SimPod:
+    tail = "launcher" if role.name == "Launcher" else f"worker-{index}"
+    seat = "launcher" if role.name == "Launcher" else f"host {index}"
+    main = str(raw["spec"]["containers"][role.main].get("name") or "")
+    return pod(raw, role=role.name, index=index, seat=seat, host=f"{name}-{tail}", main=main, namespace=namespace)
 
 
 def _start(role: Role, name: str, labels: Mapping[str, str]) -> tuple[Raw, Raw]:
