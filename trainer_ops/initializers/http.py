@@ -116,6 +116,10 @@ class _Http:
             wrote,
         )
 
+    def stop(self) -> None:
+        """See ``Provider``."""
+        self._transfer.stop()
+
     def close(self) -> None:
         """See ``Provider.close``."""
         self._transfer.close()

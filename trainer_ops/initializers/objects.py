@@ -5,11 +5,13 @@ An object is what it was when it was listed: every read says, or is followed by 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +67,7 @@ class Objects:
         self._patience = replace(patience, tries=2)
         # A driver hands over bytes of its own, so each piece is in memory twice.
         self._pieces = pieces or Pieces(at_once=4)
+        self._asking: set[Future[Any]] = set()
         self._options = dict(credentials.options)
         self._fs = self._driver(self._options)
 
@@ -100,6 +103,12 @@ class Objects:
                 # What is there may be of two contents.
                 restart(out, wrote)
                 raise target.changed()
+
+    def stop(self) -> None:
+        """See ``Provider``. A driver that does not work on an event loop ends its own question first."""
+        self._patience.end()
+        for future in tuple(self._asking):
+            future.cancel()
 
     def close(self) -> None:
         """See ``Provider.close``."""
@@ -152,14 +161,30 @@ class Objects:
         return RemoteFile(path, None if size is None else int(size), _version(info), md5=_md5(info), url=name)
 
     def _bytes(self, file: RemoteFile, start: int, stop: int) -> bytes:
-        data: bytes = self._fs.cat_file(file.url, start=start, end=stop)
+        data: bytes = self._done("cat_file", file.url, start=start, end=stop)
         return data
+
+    def _done(self, name: str, *args: object, **options: object) -> Any:
+        """What a method of the driver gives; where it works on an event loop ``stop`` ends it."""
+        if not self._fs.async_impl:
+            return getattr(self._fs, name)(*args, **options)
+        return self._on_loop(getattr(self._fs, f"_{name}")(*args, **options))
+
+    def _on_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
+        future = asyncio.run_coroutine_threadsafe(work, self._fs.loop)
+        self._asking.add(future)
+        try:
+            if self._patience.ended.is_set():
+                future.cancel()
+            return future.result()
+        finally:
+            self._asking.discard(future)
 
     def _unchanged(self, file: RemoteFile) -> bool:
         def ask() -> Mapping[str, Any] | None:
             try:
                 self._fs.invalidate_cache()
-                info: Mapping[str, Any] = self._fs.info(file.url)
+                info: Mapping[str, Any] = self._done("info", file.url)
                 return info
             except FileNotFoundError:
                 return None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.message import Message
 from email.utils import parsedate_to_datetime
 
@@ -22,14 +23,20 @@ class Patience:
         most: seconds of the longest pause, also where the server asks for a longer one up to ``asked``.
         asked: the longest ``Retry-After`` that is waited for, in seconds (the Hugging Face hub counts requests in
             windows of five minutes).
-        sleep: how to wait.
+        sleep: how to wait; None for a wait that ``end`` cuts short.
+        ended: set once nobody is asked any more.
     """
 
     tries: int = 6
     first: float = 0.5
     most: float = 20.0
     asked: float = 330.0
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] | None = None
+    ended: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+
+    def end(self) -> None:
+        """No further question is worth it: pauses that are being made end, in whatever thread, and are the last."""
+        self.ended.set()
 
     def pause(self, nth: int, after: float | None = None) -> bool:
         """Wait before the next question; False when it is not worth it.
@@ -38,12 +45,12 @@ class Patience:
             nth: 1 after the first failure.
             after: seconds that the server asked for, if it did.
         """
-        if nth >= self.tries or (after is not None and after > self.asked):
+        if self.ended.is_set() or nth >= self.tries or (after is not None and after > self.asked):
             return False
         # Not all at the same moment: eight files are cut by one broken line.
         usual = min(self.most, self.first * 2.0 ** (nth - 1)) * random.uniform(0.75, 1.25)
-        self.sleep(usual if after is None else max(after, usual))
-        return True
+        (self.sleep or self.ended.wait)(usual if after is None else max(after, usual))
+        return not self.ended.is_set()
 
 
 def retry_after(headers: Message, now: Callable[[], float] = time.time) -> float | None:

@@ -91,6 +91,11 @@ class S3Objects(Objects):
                 pass
         super().fetch(file, part, wrote)
 
+    def stop(self) -> None:
+        """See ``Provider``."""
+        self._transfer.stop()
+        super().stop()
+
     def close(self) -> None:
         """See ``Provider.close``."""
         self._transfer.close()
@@ -134,13 +139,12 @@ class S3Objects(Objects):
         return target
 
     def _bytes(self, file: RemoteFile, start: int, stop: int) -> bytes:
-        from fsspec.asyn import sync
-
         bucket, _, key = file.url.partition("/")
         etag, _, version = file.version.partition(" ")
         pinned = {"VersionId": version} if version else {}
-        try:
-            answer = self._fs.call_s3(
+
+        async def read() -> bytes:
+            answer = await self._fs._call_s3(
                 "get_object",
                 dict(self._fs.req_kw),
                 Bucket=bucket,
@@ -149,17 +153,16 @@ class S3Objects(Objects):
                 IfMatch=etag,
                 **pinned,
             )
-        except OSError as error:
-            if code_of(error) in ("PreconditionFailed", "412"):
-                raise self._target(file).changed() from error
-            raise
-
-        async def read() -> bytes:
             async with answer["Body"] as body:
                 data: bytes = await body.read()
                 return data
 
-        return bytes(sync(self._fs.loop, read))
+        try:
+            return bytes(self._on_loop(read()))
+        except OSError as error:
+            if code_of(error) in ("PreconditionFailed", "412"):
+                raise self._target(file).changed() from error
+            raise
 
     def _unchanged(self, file: RemoteFile) -> bool:
         """Each read has said which content it wants."""

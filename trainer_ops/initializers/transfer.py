@@ -87,6 +87,11 @@ class Transfer:
                     pass
             _stream(route, file, wrote, self._patience)
 
+    def stop(self) -> None:
+        """Nothing more is wanted: what waits for a server, or for the next try, ends with an exception; idempotent."""
+        self._patience.end()
+        self._wire.stop()
+
     def close(self) -> None:
         """Let connections, threads and memory go; idempotent."""
         self._pieces.close()

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import http.client
 import re
+import socket
 import ssl
 import threading
 from collections import defaultdict
@@ -28,6 +29,8 @@ FARTHEST: Final = 10
 OURS_ALONE: Final = ("authorization", "cookie")
 # More idle connections to one server than files are fetched at once are of no use.
 IDLE: Final = 16
+# Seconds for a connection to stand, by way of a proxy and with its certificate too: only this cannot be interrupted.
+CONNECT: Final = 15.0
 # Of an answer that says no, at most so much is read to find out why.
 WORDS: Final = 65536
 
@@ -46,11 +49,13 @@ def origin(url: str) -> tuple[str, str, int]:
     return parts.scheme, (parts.hostname or "").lower(), parts.port or (443 if parts.scheme == "https" else 80)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Line:
     """A connection; ``by_proxy`` and ``told`` where a proxy has to be given whole URLs and headers of its own."""
 
     connection: http.client.HTTPConnection
+    # http.client forgets it where the server closes after its answer, while that is still being read.
+    sock: socket.socket
     by_proxy: bool = False
     told: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -61,6 +66,12 @@ class _Line:
             target = f"{parts.scheme}://{place}{target}"
         self.connection.request(method, target, headers={**headers, **self.told, "Host": place})
         return self.connection.getresponse()
+
+    def cut(self) -> None:
+        """Whoever reads or writes it in another thread gets an end or an error, at once."""
+        with contextlib.suppress(OSError):
+            # Not SSLSocket's, which takes away what that other thread uses.
+            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
 class Answer:
@@ -131,7 +142,7 @@ class Answer:
         if line is not None:
             self._raw.close()
             if self._raw.will_close:
-                line.connection.close()
+                self._wire.drop(line)
             else:
                 self._wire.idle(self.url, line)
 
@@ -140,7 +151,7 @@ class Answer:
         line, self._line = self._line, None
         if line is not None:
             self._raw.close()
-            line.connection.close()
+            self._wire.drop(line)
 
     def __enter__(self) -> Answer:
         return self
@@ -162,8 +173,10 @@ class Wire:
         self._verify = verify
         self._lock = threading.Lock()
         self._idle: defaultdict[tuple[str, str, int], list[_Line]] = defaultdict(list)
+        self._busy: set[_Line] = set()
         self._tls: ssl.SSLContext | None = None
         self._closed = False
+        self._stopped = False
 
     def ask(self, url: str, headers: Mapping[str, str] | None = None, *, method: str = "GET") -> Answer:
         """Send one request and follow redirects; what is meant for the first host is not shown to others.
@@ -190,11 +203,26 @@ class Wire:
     def idle(self, url: str, line: _Line) -> None:
         """Take back a connection that has nothing left to say."""
         with self._lock:
+            self._busy.discard(line)
             waiting = self._idle[origin(url)]
             if not self._closed and len(waiting) < IDLE:
                 waiting.append(line)
                 return
         line.connection.close()
+
+    def drop(self, line: _Line) -> None:
+        """Close a connection that was in use."""
+        with self._lock:
+            self._busy.discard(line)
+        line.connection.close()
+
+    def stop(self) -> None:
+        """Cut every connection in use, and make no other: who waits for an answer gets ``LineCut``; idempotent."""
+        with self._lock:
+            self._stopped = True
+            lines = list(self._busy)
+        for line in lines:
+            line.cut()
 
     def close(self) -> None:
         """Close what is idle; idempotent."""
@@ -207,40 +235,70 @@ class Wire:
 
     def _once(self, method: str, url: str, headers: Mapping[str, str]) -> Answer:
         parts = urlsplit(url)
-        with self._lock:
-            waiting = self._idle[origin(url)]
-            old = waiting.pop() if waiting else None
+        old = self._kept(url)
         if old is not None:
             # A server may close an idle connection at any time: that is no failure, it is a reason for a new one.
             with contextlib.suppress(OSError, http.client.HTTPException):
                 return Answer(url, old.send(method, parts, headers), self, old)
-            old.connection.close()
+            self.drop(old)
         new: _Line | None = None
         try:
             new = self._connect(parts)
             return Answer(url, new.send(method, parts, headers), self, new)
         except (OSError, http.client.HTTPException) as error:
             if new is not None:
-                new.connection.close()
+                self.drop(new)
             if isinstance(error, ssl.SSLCertVerificationError):
                 raise NotTrusted(error.verify_message) from error
             raise LineCut(_what(error)) from error
 
+    def _kept(self, url: str) -> _Line | None:
+        """A connection that is idle, in use from now on."""
+        with self._lock:
+            waiting = self._idle[origin(url)]
+            line = waiting.pop() if waiting else None
+            if line is not None:
+                self._use(line)
+            return line
+
+    def _use(self, line: _Line) -> None:
+        if self._stopped:
+            line.connection.close()
+            raise LineCut("it was given up")
+        self._busy.add(line)
+
     def _connect(self, parts: SplitResult) -> _Line:
+        connection, by_proxy, told = self._way(parts)
+        if self._stopped:
+            raise LineCut("it was given up")
+        try:
+            connection.connect()
+        except BaseException:
+            connection.close()
+            raise
+        connection.timeout = self._timeout
+        connection.sock.settimeout(self._timeout)
+        line = _Line(connection, connection.sock, by_proxy, told)
+        with self._lock:
+            self._use(line)
+        return line
+
+    def _way(self, parts: SplitResult) -> tuple[http.client.HTTPConnection, bool, dict[str, str]]:
+        """(a connection to be made, whether a proxy has to be given whole URLs, headers for it)."""
         host, secure = parts.hostname or "", parts.scheme == "https"
         proxy = "" if proxy_bypass(host) else getproxies().get(parts.scheme, "")
-        options: dict[str, Any] = {"timeout": self._timeout}
+        options: dict[str, Any] = {"timeout": min(self._timeout, CONNECT)}
         if secure:
             options["context"] = self._context()
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         if not proxy:
-            return _Line(kind(host, parts.port, **options))
+            return kind(host, parts.port, **options), False, {}
         by = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         connection, told = kind(by.hostname or "", by.port or 8080, **options), _basic(by)
         if secure:
             connection.set_tunnel(host, parts.port, headers=told)
-            return _Line(connection)
-        return _Line(connection, by_proxy=True, told=told)
+            return connection, False, {}
+        return connection, True, told
 
     def _context(self) -> ssl.SSLContext:
         with self._lock:
