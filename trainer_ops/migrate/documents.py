@@ -39,7 +39,7 @@ _OURS = re.compile(
 )
 _BREAK = "\n\r\x85\u2028\u2029"
 # The start and the end of a document; both count at the start of a line only, so not inside an indented block scalar.
-_MARK = re.compile(rf"(?:^|(?<=[{_BREAK}]))(?:---|\.\.\.)(?=[ \t{_BREAK}]|\Z)")
+_MARK = re.compile(rf"(?:^|(?<=[{_BREAK}{BOM}]))(?:---|\.\.\.)(?=[ \t{_BREAK}]|\Z)")
 _KIND = re.compile(r"""^["']?kind["']?\s*:\s*["']?(\w+)""", re.M)
 _NO_CONTENT = re.compile(rf"(?:[ \t]*(?:#[^{_BREAK}]*)?[{_BREAK}]|%[^{_BREAK}]*[{_BREAK}])*")
 _REST = re.compile(rf"(?:[ \t]+#[^{_BREAK}]*)?")

@@ -230,7 +230,6 @@ class _Builder:
         first: dict[str, int] = {}
         for key, item in node.value:
             if key.tag == _MERGE:
-                self.shared.add(self._line(item))
                 yield from self._merged(item, path)
         for key, item in node.value:
             if key.tag == _MERGE:

@@ -61,7 +61,7 @@ class _Making:
             text = _flow(value)
             if getattr(node, "flow_style", None) is False:
                 # A block begins on a line of its own; what replaces it stands behind the colon.
-                end = end_of(node, self.text[self.document.origin :])
+                end = end_of(node, self.text[self.document.origin : self.document.end])
                 start, text = int(built.keys[path].end_mark.index), f": {text}"
             self.edits.append(Edit(self.document.origin + start, self.document.origin + end, text))
             return

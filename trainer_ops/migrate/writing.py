@@ -93,7 +93,7 @@ def _site(page: Page, site: Site, outcome: Outcome) -> list[Edit]:
     runtime = outcome.runtime if _holds(page, site) else None
     if document.is_json or (site.path and getattr(node, "flow_style", False)):
         return [_flow(page, site, start, document.origin + int(node.end_mark.index), job, runtime)]
-    chunk = page.text[document.origin :]
+    chunk = page.text[document.origin : document.end]
     end = document.origin + line_end(chunk, end_of(node, chunk))
     flow = bool(getattr(node, "flow_style", False))
     column = 0 if flow else int(first.column)
@@ -101,7 +101,7 @@ def _site(page: Page, site: Site, outcome: Outcome) -> list[Edit]:
     if runtime is not None:
         objects["runtime"] = render(runtime, indent=column)
     span = (start - document.origin, end - document.origin)
-    found = comments(page.text[document.origin : end], built, site.path, span)
+    found = comments(chunk, built, site.path, span)
     lines, lost = placed(found, outcome.converted.raw, outcome.converted.ledger, objects)
     pad = " " * column
     head = "".join(f"{pad}{line}\n" for line in lost)
