@@ -15,9 +15,9 @@ from trainer_ops.migrate.documents import read
 from trainer_ops.migrate.files import Checker, Migrated, Source, migrate, read_source
 from trainer_ops.migrate.findings import Finding, finding
 from trainer_ops.migrate.options import Options
-from trainer_ops.migrate.paths import leaves, text_of
-from trainer_ops.migrate.recognise import is_kustomization, patch_files
-from trainer_ops.migrate.report.results import FileResult
+from trainer_ops.migrate.paths import get, leaves, text_of
+from trainer_ops.migrate.recognise import is_kustomization, patch_files, resource_files
+from trainer_ops.migrate.report.results import FileResult, Placed
 from trainer_ops.model import keys
 from trainer_ops.model.runtime import TrainingRuntime
 from trainer_ops.validate.findings import Finding as Refusal
@@ -73,7 +73,7 @@ def migrate_paths(
         for one in found
     ]
     made = migrate_sources(sources, options, check=check)
-    return [Done(one, where) for one, where in zip(made, found, strict=True)]
+    return _transformers([Done(one, where) for one, where in zip(made, found, strict=True)])
 
 
 def migrate_sources(sources: Sequence[Source], options: Options, *, check: Checker | None = None) -> list[Migrated]:
@@ -100,6 +100,32 @@ def _patches(found: Sequence[Found]) -> Iterator[Path]:
         documents = read(one.data.decode("utf-8", "replace"), all_of_it=True)
         for name in patch_files(documents):
             yield (one.path.parent / name).resolve()
+
+
+def _transformers(done: list[Done]) -> list[Done]:
+    """What a kustomization does to jobs that it builds from, which it would not do to TrainJobs."""
+    changed = {one.found.path.resolve() for one in done if one.migrated.changed and one.found and one.found.path}
+    return [_with_images(one, changed) if is_kustomization(one.name) else one for one in done]
+
+
+def _with_images(one: Done, changed: set[Path]) -> Done:
+    if one.found is None or one.found.path is None or not changed:
+        return one
+    folder = one.found.path.parent
+    documents = read(one.migrated.source.text, all_of_it=True)
+    held = [(folder / name).resolve() for name in resource_files(documents)]
+    images = next((document for document in documents if get(document.value, ("images",))), None)
+    if images is None or not any(path in changed or changed & set(path.glob("*")) for path in held):
+        return one
+    told = finding(
+        "ALONGSIDE",
+        ("images",),
+        "kustomize's images do not reach spec.trainer.image of TrainJobs by themselves",
+        remedy="Add a file under configurations: with images: [{path: spec/trainer/image, kind: TrainJob}]",
+    )
+    result = one.migrated.result
+    placed = Placed(told, images.line_of(("images",)), images.index)
+    return replace(one, migrated=replace(one.migrated, result=replace(result, findings=(*result.findings, placed))))
 
 
 # -- admission --------------------------------------------------------------------------------------------------------

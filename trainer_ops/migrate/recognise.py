@@ -201,7 +201,7 @@ def _trainjob(value: Mapping[str, Any]) -> Told:
     name = str(get(value, ("spec", "runtimeRef", "name")) or "")
     if name.startswith("torchtune-"):
         path: Path = ("spec", "runtimeRef", "name")
-        told = f"{name} fine-tunes by torchtune with the runtime's own command; a v1 job has no counterpart of it"
+        told = f"{name} fine-tunes by torchtune, by the runtime's own command; v1 has nothing like it"
         yield finding("TORCHTUNE", path, told), path
 
 

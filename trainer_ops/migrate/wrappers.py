@@ -55,10 +55,12 @@ class _Making:
         """Give a field a scalar or a mapping of texts, in place of what it has, else before its sibling ``beside``."""
         built = self.document.built
         assert built is not None
+        flow = self.document.is_json or bool(getattr(built.nodes[path[:-1]], "flow_style", False))
+        said = json.dumps(value) if flow or isinstance(value, Mapping) else scalar(value)
         node = built.nodes.get(path)
         if node is not None:
             start, end = int(node.start_mark.index), int(node.end_mark.index)
-            text = _flow(value)
+            text = said
             if getattr(node, "flow_style", None) is False:
                 # A block begins on a line of its own; what replaces it stands behind the colon.
                 end = end_of(node, self.text[self.document.origin : self.document.end])
@@ -67,17 +69,12 @@ class _Making:
             return
         key = built.keys[beside]
         at = self.document.origin + int(key.start_mark.index)
-        flow = getattr(built.nodes[beside[:-1]], "flow_style", False)
         name = json.dumps(path[-1]) if flow else str(path[-1])
         gap = ", " if flow else "\n" + " " * int(key.start_mark.column)
-        self.edits.append(Edit(at, at, f"{name}: {_flow(value)}{gap}"))
+        self.edits.append(Edit(at, at, f"{name}: {said}{gap}"))
 
     def value(self, path: Path) -> Any:
         return get(self.document.value, path)
-
-
-def _flow(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, Mapping) else scalar(value)
 
 
 def around_site(page: Page, site: Site, converted: Converted) -> Around:
