@@ -208,6 +208,7 @@ def _job(job: Raw, *, side_by_side: bool) -> Markup:
         "section",
         el("h2", f"{job['v1']['kind']} {job['v1']['name']} ", el("span", words, class_=f"pill small {kind}")),
         el("p", f"{_place(job)}{inside}. {_shape(job)}", class_="sub"),
+        _reasons(job),
         _job_by_hand(job["by_hand"]),
         _findings(job),
         [el("h3", "Side by side"), sides(job), _key(job)] if side_by_side else None,
@@ -223,7 +224,19 @@ def _shape(job: Raw) -> str:
     v2 = job["v2"]
     if v2 is None:
         return _roles(job)
-    return f"{_roles(job)} → {v2['num_nodes']} nodes of {v2['runtime_name']}"
+    text = f"{_roles(job)} → {v2['num_nodes']} nodes of {v2['runtime_name']}"
+    pods = job["pods"]
+    return f"{text}. {_fleet(pods['v1'])} before, {_fleet(pods['v2'])} now." if pods is not None else text
+
+
+def _fleet(fleet: Raw) -> str:
+    return _many(fleet["pods"], "pod") + (f" with {_many(fleet['gpus'], 'GPU')}" if fleet["gpus"] else "")
+
+
+def _reasons(job: Raw) -> Markup | None:
+    """Why it has a runtime of its own."""
+    reasons = dict.fromkeys(reason["what"] for reason in job["v2"]["reasons"]) if job["v2"] is not None else {}
+    return el("p", f"A runtime was made for it because of: {', '.join(reasons)}.", class_="sub") if reasons else None
 
 
 def _job_by_hand(rows: Sequence[Raw]) -> Content:
@@ -267,15 +280,27 @@ def _key(job: Raw) -> Markup:
     return el("ul", items, el("li", "T, R and numbers: the line there"), class_="key")
 
 
-def _differences(differences: Sequence[Any]) -> Content:
+def _differences(differences: Sequence[Raw]) -> Content:
+    """What the code finds that is not as it was, by the pods where it is so."""
     if not differences:
         return None
-    rows = [el("li", ", ".join(f"{key}: {value}" for key, value in _pairs(one))) for one in differences]
-    return [el("h3", "Differences between the pods of both generations"), el("ul", rows, class_="todo")]
+    head: list[tuple[str | None, str]] = [(None, "What"), (None, "v1"), (None, "v2"), ("narrow", "Told by")]
+    rows = [
+        el(
+            "tr",
+            el("td", f"{one['topic']} {one['what']}", el("span", _seats(one["seats"]), class_="at")),
+            el("td", el("code", one["v1"]) if one["v1"] else "–"),
+            el("td", el("code", one["v2"]) if one["v2"] else "–"),
+            el("td", el("code", one["code"], class_="word")),
+        )
+        for one in differences
+    ]
+    words = f"{_many(len(rows), 'difference')} between the pods of both generations"
+    return el("details", el("summary", words), table("", head, rows))
 
 
-def _pairs(one: Any) -> Iterable[tuple[str, Any]]:
-    return one.items() if isinstance(one, Mapping) else [("", one)]
+def _seats(seats: Sequence[str]) -> str:
+    return ", ".join(seats[:_NAMED]) + (f" and {len(seats) - _NAMED} more" if len(seats) > _NAMED else "")
 
 
 def _changed(ledger: Sequence[Raw]) -> Markup | None:

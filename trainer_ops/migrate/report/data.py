@@ -17,13 +17,15 @@ JOB::
      "v1": {"api_version": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "a", "namespace": "",
             "roles": [{"role": "Master", "replicas": 1}], "yaml": "…"},
      "v2": {"trainjob": {…}, "runtime": null, "name": "a", "runtime_name": "torch-distributed", "generated": false,
+            "reasons": [{"path": "spec.…", "what": "a sidecar"}],               # why a runtime was made for it
             "num_nodes": 4, "yaml": {"trainjob": "…", "runtime": ""}},      # null when the job is refused
      "findings": [{"code": …, "severity": …, "v1_path": …, "v2_path": …, "message": …, "remedy": …,
                    "line": 7, "v1_line": 5}],        # in the file; in v1.yaml; 0 when unknown
      "ledger": [{"path": "spec.…", "value": …, "fate": "mapped", "rewritten": false, "reason": "",
                  "v2_paths": ["trainjob:spec.…"], "v1_line": 5, "v2_lines": [{"object": "trainjob", "line": 9}]}],
      "counts": {"mapped": 20, "rewritten": 3, "dropped": 4, "refused": 0},  # "mapped" without "rewritten"
-     "differences": [{…}],
+     "pods": {"v1": {"pods": 4, "nodes": 4, "processes": "auto", "gpus": 8}, "v2": {…}},            # or null
+     "differences": [{"topic": "environment", "what": "RANK", "seats": ["rank 0"], "v1": "0", "v2": "", "code": "…"}],
      "by_hand": [{"severity": "warning", "code": "TTL-RERUN", "do": "…", "why": "…"}],
      "use": {"airflow": "…", "kfp": "…", "terminal": ["…"], "files": {"trainjob": "a.yaml"}}}         # or null
 

@@ -15,6 +15,10 @@ from trainer_ops.migrate.paths import text_of
 from trainer_ops.migrate.report.results import JobResult
 from trainer_ops.migrate.report.use import use_of
 from trainer_ops.migrate.report.values import plain
+from trainer_ops.migrate.simulate.amounts import whole
+from trainer_ops.migrate.simulate.fleet import Fleet
+from trainer_ops.migrate.simulate.v1 import simulate_v1
+from trainer_ops.migrate.simulate.v2 import simulate_v2
 from trainer_ops.migrate.yamltext import render
 
 __all__ = ["job_data", "outcome_of"]
@@ -83,6 +87,7 @@ def job_data(job: JobResult, file: str, number: int) -> Json:
         "findings": [_finding(found, job, v1) for found in done.findings],
         "ledger": ledger,
         "counts": _counts(ledger),
+        "pods": _pods(done),
         "differences": [plain(one) for one in done.differences],
         "by_hand": _by_hand(done),
         "use": _use(job),
@@ -114,6 +119,7 @@ def _v2(done: Converted, texts: Mapping[str, _Text]) -> Json | None:
         "name": metadata.get("name") or metadata.get("generateName") or "",
         "runtime_name": spec["runtimeRef"]["name"],
         "generated": done.runtime is not None,
+        "reasons": [{"path": text_of(need.path), "what": need.what} for need in done.needs],
         "num_nodes": plain(spec["trainer"].get("numNodes", 1)),
         "yaml": {name: text.yaml if text.lines else "" for name, text in texts.items()},
     }
@@ -149,6 +155,20 @@ def _finding(found: Finding, job: JobResult, v1: _Text) -> Json:
         "line": nearest(job.lines, found.v1_path) or (job.line if job.lines else 0),
         "v1_line": v1.line(found.v1_path),
     }
+
+
+def _pods(done: Converted) -> Json | None:
+    """What trains, of both generations; None of what the conversion could not play either."""
+    job = normalise(done.raw, Ledger(done.raw), allow_placeholders=True)
+    if done.trainjob is None or isinstance(job, Finding) or any(found.code == "NOT-PLAYED" for found in done.findings):
+        return None
+    return {"v1": _fleet(simulate_v1(job)), "v2": _fleet(simulate_v2(done.trainjob, done.runtime))}
+
+
+def _fleet(fleet: Fleet) -> Json:
+    limits = [c.resources.get("limits", {}) for pod in fleet.pods for c in pod.containers]
+    gpus = sum(whole(value) for held in limits for name, value in held.items() if "gpu" in name)
+    return {"pods": len(fleet.pods), "nodes": fleet.nodes, "processes": fleet.processes, "gpus": gpus}
 
 
 def _by_hand(done: Converted) -> list[Json]:

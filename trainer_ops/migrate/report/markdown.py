@@ -112,11 +112,7 @@ def _job(job: Raw) -> Iterator[str]:
     yield from _by_hand(job["by_hand"])
     yield from _findings(job["findings"])
     yield from _changed(job["ledger"])
-    if job["differences"]:
-        yield "Differences between the pods of both generations:"
-        yield ""
-        yield from (f"- {_code(json.dumps(one, ensure_ascii=False))}" for one in job["differences"])
-        yield ""
+    yield from _differences(job["differences"])
     if job["v2"] is not None:
         yield from _result(job)
 
@@ -125,7 +121,17 @@ def _shape(job: Raw) -> str:
     roles = ", ".join(f"{role['role']} × {role['replicas']}" for role in job["v1"]["roles"])
     if job["v2"] is None:
         return f"{_text(roles)}."
-    return f"{_text(roles)} → {_text(job['v2']['num_nodes'])} nodes of {_text(_runtime(job))}."
+    text = f"{_text(roles)} → {_text(job['v2']['num_nodes'])} nodes of {_text(_runtime(job))}"
+    pods = job["pods"]
+    if pods is not None:
+        text += f"; {_fleet(pods['v1'])} before, {_fleet(pods['v2'])} now"
+    reasons = dict.fromkeys(_text(reason["what"]) for reason in job["v2"]["reasons"])
+    return f"{text}." + (f" A runtime was made for it because of: {', '.join(reasons)}." if reasons else "")
+
+
+def _fleet(fleet: Raw) -> str:
+    gpus = f" with {_many(fleet['gpus'], 'GPU')}" if fleet["gpus"] else ""
+    return _many(fleet["pods"], "pod") + gpus
 
 
 def _by_hand(rows: Sequence[Raw]) -> Iterator[str]:
@@ -158,6 +164,28 @@ def _changed(ledger: Sequence[Raw]) -> Iterator[str]:
         yield f"{_many(same, 'field')} carried as they were; the others:"
         yield ""
         yield from _table(("Field of v1", "Fate", "Now", "Why"), rows)
+
+
+def _differences(differences: Sequence[Raw]) -> Iterator[str]:
+    """What the code finds that is not as it was."""
+    if differences:
+        yield "The pods of both generations differ in:"
+        yield ""
+        rows = [
+            (
+                _text(f"{one['topic']} {one['what']}"),
+                _text(", ".join(one["seats"]) or "all"),
+                _code(_cut(one["v1"])),
+                _code(_cut(one["v2"])),
+                _code(one["code"]),
+            )
+            for one in differences
+        ]
+        yield from _table(("What", "Pods", "v1", "v2", "Told by"), rows)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def _fate(row: Raw) -> str:

@@ -85,16 +85,16 @@ class Inner:
         done = self.done
         if not self.holes:
             return done
-        return Converted(
-            self._open(done.raw),
-            self._open(done.trainjob),
-            self._open(done.runtime),
-            tuple(
+        return replace(
+            done,
+            raw=self._open(done.raw),
+            trainjob=self._open(done.trainjob),
+            runtime=self._open(done.runtime),
+            findings=tuple(
                 replace(found, message=reopened(found.message, self.holes), remedy=reopened(found.remedy, self.holes))
                 for found in done.findings
             ),
-            tuple(replace(entry, value=self._open(entry.value)) for entry in done.ledger),
-            done.differences,
+            ledger=tuple(replace(entry, value=self._open(entry.value)) for entry in done.ledger),
         )
 
     def _open(self, value: Any) -> Any:
@@ -173,7 +173,7 @@ def _closed(text: str, holes: list[str]) -> str:
 
 
 def _number(hole: str, holes: list[str]) -> int:
-    """strs with the same in them are the same, so that roles that are equal stay it."""
+    """Holes with the same in them are the same, so that roles that are equal stay it."""
     if hole not in holes:
         holes.append(hole)
     return holes.index(hole) + 1
