@@ -36,6 +36,7 @@ def checked(raw: Mapping[str, Any], **choices: Any) -> Converted:
     again = convert(copy.deepcopy(raw), options)
     assert again == done
     assert done.ok or any(found.severity == "refused" for found in done.findings)
+    assert all(found.code != "DIFFERENCE" for found in done.findings), [str(one) for one in done.differences]
     if done.trainjob is not None:
         _admitted(done, placeholders=options.allow_placeholders)
         paths_exist(done)

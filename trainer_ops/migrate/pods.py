@@ -216,13 +216,23 @@ def default_of(container: Mapping[str, Any]) -> str:
 def _env(draft: Draft, path: Path, place: Place, made: dict[str, Any], value: Any) -> None:
     """Of variables with one name Kubernetes takes the last, and Trainer refuses two."""
     last = {item.get("name"): i for i, item in enumerate(value)}
+    earlier: dict[str, str] = {}
     for i, item in enumerate(value):
         where = (*path, i)
         if last[item["name"]] != i:
             draft.drop(where, f"{item['name']} is set again further down, which wins")
+            if item.get("value") is not None:
+                earlier[item["name"]] = item["value"]
             continue
-        made.setdefault("env", []).append(without_nulls(item))
+        kept = without_nulls(item)
+        made.setdefault("env", []).append(kept)
         draft.link(where, (*place, Key(item["name"])))
+        # What stands between the two, and the second itself, sees the first: PATH is $(PATH):/more.
+        for name, text in earlier.items():
+            if f"$({name})" in (kept.get("value") or ""):
+                kept["value"] = kept["value"].replace(f"$({name})", text)
+                draft.rewrote((*place, Key(item["name"]), "value"), f"the {name} that is set further up is written out")
+        earlier.pop(item["name"], None)
 
 
 def _ports(draft: Draft, path: Path, place: Place, made: dict[str, Any], value: Any) -> None:

@@ -58,6 +58,9 @@ def pinned(draft: Draft, worker: Role, elastic: Mapping[str, Any]) -> int | str 
             draft.refuse("NOT-A-JOB", (*_PATH, name), f"{value!r} is no number of workers")
             return None
     if least is None or most is None or (least == most and not elastic.get("metrics")):
+        if least is not None and least != worker.replicas:
+            message = f"{worker.replicas} workers, as there were pods; v1 told torchrun to wait for {least}"
+            draft.say("ELASTIC-RANGE", _PATH, message, severity="warning", remedy="Set replicas to the same number")
         return _fixed(draft, worker, elastic, worker.replicas)
     pin = draft.options.pin_elastic
     if pin is None:

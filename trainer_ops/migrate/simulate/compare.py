@@ -73,7 +73,7 @@ class _Translation:
         name, space = re.escape(fleet.name), re.escape(fleet.namespace)
         # An address may go on with the service, the namespace and the cluster's domain.
         tail = rf"(?:\.{name})?(?:\.{space}(?:\.svc(?:\.[a-z0-9-]+)*)?)?"
-        self._pattern = re.compile(rf"(?<![A-Za-z0-9.-])({names}){tail}(?![A-Za-z0-9-])") if names else None
+        self._pattern = re.compile(rf"(?<![A-Za-z0-9.-])({names}){tail}(?![A-Za-z0-9-]|\.[A-Za-z])") if names else None
 
     def __call__(self, value: str) -> str:
         if self._pattern is None:

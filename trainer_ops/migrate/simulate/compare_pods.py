@@ -276,5 +276,11 @@ def _key(made: SimPod) -> dict[str, Any]:
             secret = next((v.get("secret") or {} for v in made.spec.get("volumes") or () if v.get("name") in _SSH), {})
             mode = next((item.get("mode") for item in secret.get("items") or () if item.get("path") == "id_rsa"), None)
             mode = mode if mode is not None else secret.get("defaultMode", 0o644)
-            return {"path": path, **({"mode": oct(mode)} if path == "/root/.ssh" else {})}
+            return {"path": path, **({"mode": oct(mode)} if path == "/root/.ssh" and _is_root(made) else {})}
     return {}
+
+
+def _is_root(made: SimPod) -> bool:
+    """A mode matters: ssh looks at that of its own user's files, and root owns the mounted ones."""
+    of_container, of_pod = made.code.raw.get("securityContext") or {}, made.spec.get("securityContext") or {}
+    return not of_container.get("runAsUser", of_pod.get("runAsUser"))

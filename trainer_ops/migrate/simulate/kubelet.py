@@ -85,7 +85,7 @@ def _resources(raw: Raw) -> dict[str, dict[str, str]]:
 def _from(item: Raw) -> str:
     prefix = str(item.get("prefix") or "")
     for kind in ("configMapRef", "secretRef"):
-        if item.get(kind):
+        if isinstance(item.get(kind), Mapping):
             return f"{prefix}<{kind.removesuffix('Ref').lower()} {item[kind].get('name')}>"
     return f"{prefix}<nothing>"
 
@@ -93,11 +93,12 @@ def _from(item: Raw) -> str:
 def _source(source: Raw, metadata: Raw, spec: Raw, container: Raw) -> str:
     for kind, word in (("secretKeyRef", "secret"), ("configMapKeyRef", "configmap"), ("fileKeyRef", "file")):
         ref = source.get(kind)
-        if ref:
+        if isinstance(ref, Mapping):
             return f"<{word} {ref.get('name') or ref.get('volumeName')}/{ref.get('key')}>"
-    if source.get("resourceFieldRef"):
-        return _amount(source["resourceFieldRef"], container)
-    return _field(str((source.get("fieldRef") or {}).get("fieldPath") or ""), metadata, spec)
+    amount, field = source.get("resourceFieldRef"), source.get("fieldRef")
+    if isinstance(amount, Mapping):
+        return _amount(amount, container)
+    return _field(str(field.get("fieldPath") if isinstance(field, Mapping) else ""), metadata, spec)
 
 
 def _field(path: str, metadata: Raw, spec: Raw) -> str:

@@ -30,29 +30,33 @@ _COMMANDS: Final = (
 _TABLE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("nodes", ".*", ("ELASTIC-RANGE", "MPI-LAUNCHER-ONLY")),
     ("pods", ".*", ("ELASTIC-RANGE",)),
-    ("totals", ".*", ("ELASTIC-RANGE",)),
+    ("totals", ".*", ("ELASTIC-RANGE", "ROLE-DIFF")),
     ("processes", ".*", ("CPU-AUTO", "XPU-PROC", "NPROC-TEXT", "TORCHRUN-FLAGS", "UNSEEN-SCRIPT", "MPI-LAUNCHER-ONLY")),
     ("hostfile", ".*", ("MPI-LAUNCHER-ONLY",)),
     ("command", ".*", _COMMANDS),
     ("image", ".*", ()),
     ("environment", "PET_NNODES", ("ELASTIC-RANGE",)),
     ("environment", "WORLD_SIZE|PADDLE_NNODES", ("ELASTIC-RANGE",)),
+    ("environment", "PADDLE_JOB_ID", ("NAME-LEN",)),
     ("environment", "PET_RDZV_.*", ("RDZV-ENDPOINT",)),
     ("environment", "PADDLE_MASTER|POD_IP_DUMMY", ("PADDLE-MASTER", "ENV-SHIM")),
     ("environment", r"(TF_)?TASK_INDEX\w*", ("TF-CONFIG",)),
-    ("environment", "OMPI_MCA_.*|NVIDIA_.*", ("MPI-LAUNCHER-ONLY", "MPI-TRANSPORT")),
+    ("environment", "OMPI_MCA_.*|NVIDIA_.*|HYDRA_.*|I_MPI_.*", ("MPI-LAUNCHER-ONLY", "MPI-TRANSPORT")),
     ("environment", "HOROVOD_.*|NCCL_.*", ("MPI-OMPI5",)),
     ("port", "PET_MASTER_PORT", (EXTRAS,)),
     ("port", ".*", ("ENV-SHIM", "RDZV-ENDPOINT", "HOST-LITERAL", "TF-CONFIG")),
     ("names", ".*", (EXTRAS,)),
     ("ssh", ".*", ("MPI-KEYMODE", "MPI-LAUNCHER-ONLY")),
     ("security", ".*", ("MPI-KEYMODE",)),
+    ("pod", "dnsPolicy", ("MPI-LAUNCHER-ONLY",)),
+    ("pod", "serviceAccountName", ("MPI-TRANSPORT", "MPI-LAUNCHER-ONLY")),
     ("pod", "schedulerName", ("SCHEDULER-NAME",)),
     ("pod", "priorityClassName", ("GANG-FLAG", "SCHEDULER-NAME")),
     ("container", "readinessProbe", ("MPI-SSHD-CMD",)),
     ("sidecar", r".*: PET_\w+", ("SIDECAR",)),
+    ("sidecar", r".*: (PADDLE_\w+|POD_IP_DUMMY)", ("PADDLE-MASTER", "NAME-LEN")),
     ("gang", ".*", ("SCHEDULER-NAME",)),
-    ("start", ".*", ("GANG-DEPENDS",)),
+    ("start", ".*", ("GANG-DEPENDS", "MPI-LAUNCHER-ONLY")),
     ("success", ".*", ("SUCCESS-RULE", "MPI-LAUNCHER-ONLY", "ELASTIC-RANGE")),
     ("cleanup", "ttl", ("TTL-RERUN",)),
     ("cleanup", "running pods", ("CLEANUP", "SUCCESS-RULE")),
@@ -98,6 +102,8 @@ def _codes(one: Difference, job: V1Job, options: Options, v2: Fleet) -> Iterator
         if topic == one.topic and re.fullmatch(what, one.what):
             yield from codes
             break
+    if one.topic in ("command", "sidecar") and not options.env_shim:
+        yield "ENV-SHIM"
     if one.topic == "sidecar" and "$(PET_" in one.v2:
         yield "SIDECAR"
     if one.seats:

@@ -92,7 +92,7 @@ def _raw(job: V1Job, role: Role, index: int, name: str, namespace: str) -> Raw:
         made = environment(job, role, index, name, namespace, main=container is spec["containers"][role.main])
         if made:
             container["env"] = [*(container.get("env") or ()), *made]
-    if job.kind.name == "PyTorchJob" and role.name == "Worker" and has_role(job, "Master"):
+    if job.kind.name == "PyTorchJob" and role.name == "Worker" and _has(job, "Master"):
         spec["initContainers"] = [*(spec.get("initContainers") or ()), _wait_for(f"{name}-master-0")]
     spec["restartPolicy"] = "Never" if role.restart_policy == "ExitCode" else role.restart_policy
     return {"metadata": metadata, "spec": spec}
@@ -107,17 +107,17 @@ _CONTROLLERS: Final = {
 }
 
 
-def has_role(job: V1Job, name: str) -> bool:
-    """The job names that role, with replicas or without: the operator looks at the entry, not at the number."""
-    return any(role.name == name for role in job.roles)
+def _has(job: V1Job, name: str) -> bool:
+    """The job has pods of that role."""
+    return job.role(name) is not None
 
 
 def _is_master(job: V1Job, role: Role, index: int) -> bool:
-    if job.kind.name == "TFJob" and (has_role(job, "Chief") or has_role(job, "Master")):
+    if job.kind.name == "TFJob" and (_has(job, "Chief") or _has(job, "Master")):
         return role.name in ("Chief", "Master")
     if job.kind.name == "JAXJob":
         return index == 0
-    if job.kind.name == "XGBoostJob" or job.kind.name == "PaddleJob" or has_role(job, "Master"):
+    if job.kind.name == "XGBoostJob" or job.kind.name == "PaddleJob" or _has(job, "Master"):
         return role.name == "Master"
     return role.name == "Worker" and index == 0
 

@@ -38,7 +38,8 @@ class _Pod:
         return next((int(one.replicas) for one in self.job.roles if one.name == role), 0)
 
     def has(self, role: str) -> bool:
-        return any(one.name == role for one in self.job.roles)
+        # An entry with no replicas counts as none: v1's webhook refuses most of them.
+        return self.count(role) > 0
 
 
 def environment(job: V1Job, role: Role, index: int, name: str, namespace: str, *, main: bool) -> Env:
