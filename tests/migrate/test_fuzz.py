@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.migrate import features_kinds  # noqa: F401  # registers what the other kinds have
 from tests.migrate.checked import checked
 from tests.migrate.strategies import jobs, mangled
 from trainer_ops.migrate.codes import CODES

@@ -11,7 +11,7 @@ from trainer_ops.migrate.mpi_command import ARITY, HOSTFILE, HOSTS, refers_to_ro
 from trainer_ops.migrate.normalise import Role
 from trainer_ops.migrate.torch_command import write
 
-__all__ = ["environment", "launcher_only", "restarts"]
+__all__ = ["environment", "has_gpu", "launcher_only", "restarts"]
 
 _OPEN_MPI: Final = "OMPI_MCA_"
 _RESERVED: Final = tuple(
@@ -36,11 +36,28 @@ def environment(draft: Draft, launcher: RolePart, worker: RolePart, *, as_node: 
         for name in _RESERVED:
             shims.drop_variable(head, name)
         _roles(draft, launcher, worker)
-    if not as_node and draft.options.env_shim:
-        # A launcher without ranks is not to see the GPUs of its host.
-        shims.overruled(draft, role, _NO_GPU, everywhere=False)
-        for name in _NO_GPU:
-            draft.env(head, name, "")
+    if not as_node:
+        _no_gpu(draft, role, head)
+
+
+def _no_gpu(draft: Draft, role: Role, part: Part) -> None:
+    """A launcher that is no node is not to see the GPUs of its host."""
+    shims.overruled(draft, role, _NO_GPU, everywhere=False)
+    for name in _NO_GPU:
+        if draft.options.env_shim:
+            draft.env(part, name, "")
+        else:
+            shims.drop_variable(part, name)
+
+
+def has_gpu(launcher: Role) -> str:
+    """The resource by which training-operator takes the launcher for one of the nodes, "" when it has none."""
+    limits = (
+        str(name)
+        for container in launcher.pod["containers"]
+        for name in ((container.get("resources") or {}).get("limits") or {})
+    )
+    return next((name for name in limits if "gpu" in name), "")
 
 
 def _roles(draft: Draft, launcher: RolePart, worker: RolePart) -> None:
@@ -127,10 +144,22 @@ def launcher_only(draft: Draft, role: Role) -> None:
     )
     for field in (*fields, "mainContainer"):
         draft.drop(("spec", field), why)
-    shims.overruled(draft, role, (_ROLE,), everywhere=False)
-    shims.drop_variable(part, _ROLE)
+    _without_mpi(draft, role, part)
     _without_hostfile(draft, part)
     draft.say("MPI-LAUNCHER-ONLY", role.path, f"a plain training of one pod: {why}")
+
+
+def _without_mpi(draft: Draft, role: Role, part: Part) -> None:
+    """v1's operators set these also when there was nobody to reach; without a hostfile they would only lead astray."""
+    names = (_AGENT, _RESERVED[0]) if draft.job.kind.version == "v1" else (*_RESERVED, _ROLE)
+    shims.overruled(draft, role, names, everywhere=False)
+    for name in names:
+        shims.drop_variable(part, name)
+    by_exec = draft.job.kind.version == "v1"
+    if not by_exec and refers_to_role(role) and draft.options.env_shim:
+        draft.env(part, _ROLE, "launcher", first=True)
+    if not (has_gpu(role) if by_exec else draft.job.spec.get("runLauncherAsWorker")):
+        _no_gpu(draft, role, part)
 
 
 def _without_hostfile(draft: Draft, part: Part) -> None:

@@ -34,9 +34,6 @@ def plan_jax(job: V1Job, draft: Draft, options: Options) -> None:
     if role.replicas != 1:
         shims.unseen(draft, role)
     rewrite_hosts(draft, lambda _, index: (NODE, index))
-    if not options.env_shim:
-        shims.without(draft, role, _NAMES)
-        return
     made = {
         **shims.UNBUFFERED,
         "COORDINATOR_ADDRESS": address(draft, NODE, 0),
@@ -44,6 +41,9 @@ def plan_jax(job: V1Job, draft: Draft, options: Options) -> None:
         "NUM_PROCESSES": str(role.replicas),
         "PROCESS_ID": shims.INDEX,
     }
+    if not options.env_shim:
+        shims.without(draft, part, [role], list(made))
+        return
     shims.give(draft, part, [role], made)
     draft.say(
         "ENV-SHIM", role.main_path, f"{_NAMES} are given by spec.trainer.env", remedy="Read JAX_*, then --no-env-shim"

@@ -15,7 +15,7 @@ from trainer_ops.migrate import metadata, mpi_command, mpi_ssh, pods, policy
 from trainer_ops.migrate.draft import NODE, Draft, Part
 from trainer_ops.migrate.hosts import rewrite_hosts
 from trainer_ops.migrate.ledger import Fate
-from trainer_ops.migrate.mpi_launcher import environment, launcher_only, restarts
+from trainer_ops.migrate.mpi_launcher import environment, has_gpu, launcher_only, restarts
 from trainer_ops.migrate.normalise import Role, V1Job
 from trainer_ops.migrate.options import Options
 from trainer_ops.migrate.paths import Path
@@ -163,16 +163,11 @@ def _launcher_is_node(draft: Draft, launcher: Role) -> bool:
         else:
             draft.link(path, (*_SPEC, "runLauncherAsNode"))
         return given is True
-    limits = [
-        str(name)
-        for container in launcher.pod["containers"]
-        for name in ((container.get("resources") or {}).get("limits") or {})
-    ]
-    gpu = next((name for name in limits if "gpu" in name), None)
-    if gpu is not None:
+    gpu = has_gpu(launcher)
+    if gpu:
         message = f"ranks run in the launcher too: v1 lists a launcher with {gpu} in the hostfile"
         draft.say("MPI-LAUNCHER-RES", (*launcher.main_path, "resources", "limits"), message)
-    return gpu is not None
+    return bool(gpu)
 
 
 def _numbers(draft: Draft, worker: Role, as_node: bool, slots: int) -> bool:

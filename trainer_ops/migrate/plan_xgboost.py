@@ -67,7 +67,7 @@ def plan_xgboost(job: V1Job, draft: Draft, options: Options) -> None:
             remedy="Read DMLC_*, then --no-env-shim",
         )
     else:
-        shims.without(draft, master, _NAMES)
+        shims.without(draft, part, roles, list(_variables(draft, master, worker, total)))
 
 
 def _template(draft: Draft, part: Part, master: Role, worker: Role | None) -> bool:

@@ -175,7 +175,14 @@ def unseen(draft: Draft, role: Role) -> None:
     draft.say("UNSEEN-SCRIPT", role.main_path, f"{what} starts the training, and is not seen here")
 
 
-def without(draft: Draft, role: Role, names: str) -> None:
-    """Say that the code gets no variables of v1, as asked by ``--no-env-shim``."""
-    remedy = "Leave --no-env-shim out"
-    draft.say("ENV-SHIM", role.main_path, f"the code gets no {names}", severity="warning", remedy=remedy)
+def without(draft: Draft, part: Part, roles: Sequence[Role], names: Sequence[str]) -> None:
+    """Give none of v1's variables, as asked by ``--no-env-shim``; the job's own of these names had no effect either."""
+    for role in roles:
+        overruled(draft, role, names)
+    for container in part.spec["containers"]:
+        held = [item for item in container.get("env") or () if item["name"] not in names]
+        container.pop("env", None)
+        if held:
+            container["env"] = held
+    message = f"the code gets no {', '.join(name for name in names if name not in UNBUFFERED)}"
+    draft.say("ENV-SHIM", roles[0].main_path, message, severity="warning", remedy="Leave --no-env-shim out")
