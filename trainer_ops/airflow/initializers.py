@@ -166,7 +166,7 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
 
     def execute_complete(self, context: Mapping[str, Any], event: Mapping[str, Any]) -> dict[str, Any]:
         """Go on after the trigger fired, in a new process: with the event and the operator's own parameters only."""
-        from trainer_ops.airflow.snapshot_trigger import error_of
+        from trainer_ops.initializers.provider import error_from_json
         from trainer_ops.lifecycle.snapshot_wait import SnapshotWait
         from trainer_ops.model.snapshot import Snapshot
 
@@ -174,7 +174,7 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
             if event["status"] == "ended":
                 return self._finish(context, Snapshot.from_json(event["snapshot"]))
             if event["status"] == "failed":
-                raise error_of(event["error"])
+                raise error_from_json(event["error"])
             wait = run.waiting = SnapshotWait.from_json(event["wait"])
             if event["status"] == "timeout":
                 raise self._out_of_time(run)

@@ -11,18 +11,17 @@ from trainer_ops.lifecycle.clock import Clock, RealClock
 
 if TYPE_CHECKING:
     from trainer_ops.backends.base import Backend
-    from trainer_ops.errors import TrainerOpsError
     from trainer_ops.lifecycle.snapshot_wait import SnapshotWait
 
-__all__ = ["SnapshotTrigger", "error_of"]
+__all__ = ["SnapshotTrigger"]
 
 
 class SnapshotTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to mypy
     """Waits for one snapshot's Job, writes what it says to the task's log, and fires one event.
 
     The event is plain JSON with a ``status``: ``ended`` (with the ``snapshot``), ``failed`` (with the ``error``, see
-    ``error_of``), ``timeout`` (``deadline`` has come) or ``error`` (something else than the Job broke: the ``error``
-    in words). Every event carries what is needed to go on: ``wait``, ``redefers``.
+    ``error_from_json``), ``timeout`` (``deadline`` has come) or ``error`` (something else than the Job broke: the
+    ``error`` in words). Every event carries what is needed to go on: ``wait``, ``redefers``.
 
     A triggerer that stops, or hands the trigger to another one, leaves the Job alone. A user who marks or clears the
     deferred task deletes it: Airflow calls ``on_kill`` from 3.3 on; older versions leave it running.
@@ -88,7 +87,7 @@ class SnapshotTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to m
     async def _wait(self) -> dict[str, Any]:
         from trainer_ops.airflow.run import Limited, TimeUp
         from trainer_ops.errors import InvalidRequest
-        from trainer_ops.initializers.provider import SnapshotError
+        from trainer_ops.initializers.provider import SnapshotError, error_to_json
         from trainer_ops.lifecycle.snapshots import aawait_snapshot
         from trainer_ops.lifecycle.threads import in_thread
 
@@ -161,23 +160,3 @@ class _Later:
         heard, self._heard = self._heard, []
         for one in heard:
             one()
-
-
-def error_to_json(error: TrainerOpsError) -> dict[str, Any]:
-    """An error of a snapshot as plain data."""
-    from trainer_ops.errors import InvalidRequest
-
-    field = error.field if isinstance(error, InvalidRequest) else ""
-    reason = error.reason if isinstance(error, InvalidRequest) else error.message
-    transient = bool(getattr(error, "transient", False))
-    return {"field": field, "reason": reason, "remedy": error.remedy, "transient": transient}
-
-
-def error_of(data: Mapping[str, Any]) -> TrainerOpsError:
-    """The inverse of ``error_to_json``."""
-    from trainer_ops.errors import InvalidRequest
-    from trainer_ops.initializers.provider import SnapshotError
-
-    if data["field"]:
-        return InvalidRequest(data["field"], data["reason"], data["remedy"])
-    return SnapshotError(data["reason"], remedy=data["remedy"], transient=data["transient"])

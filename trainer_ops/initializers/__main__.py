@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, Final, NoReturn
 
-from trainer_ops.errors import InvalidRequest, TrainerOpsError
+from trainer_ops.errors import TrainerOpsError
 from trainer_ops.initializers.environment import credentials_from
 from trainer_ops.initializers.manifest import Manifest
 from trainer_ops.initializers.open import open_provider
-from trainer_ops.initializers.provider import SnapshotError
+from trainer_ops.initializers.provider import SnapshotError, error_to_json
 from trainer_ops.initializers.source import parse
 from trainer_ops.initializers.store import Store, open_store
 from trainer_ops.initializers.take import human, pinned_hit, take
@@ -94,20 +94,11 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
         result, code = _VERBS[arguments.verb](arguments, given)
     except TrainerOpsError as problem:
         print(f"error: {problem}", file=sys.stderr, flush=True)
-        result = {"error": _error(problem)}
+        result = {"error": error_to_json(problem)}
         code = EXIT_AGAIN if isinstance(problem, SnapshotError) and problem.transient else EXIT_FAILED
     _say(json.dumps(result))
     _write_message(result, given)
     return code
-
-
-def _error(problem: TrainerOpsError) -> dict[str, Any]:
-    return {
-        "field": problem.field if isinstance(problem, InvalidRequest) else "",
-        "reason": problem.reason if isinstance(problem, InvalidRequest) else problem.message,
-        "remedy": problem.remedy,
-        "transient": isinstance(problem, SnapshotError) and problem.transient,
-    }
 
 
 def _take(arguments: argparse.Namespace, env: Mapping[str, str]) -> tuple[dict[str, Any], int]:

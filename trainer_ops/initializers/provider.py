@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from trainer_ops.errors import TrainerOpsError
+from trainer_ops.errors import InvalidRequest, TrainerOpsError
 from trainer_ops.initializers.source import Source
 
-__all__ = ["Credentials", "Listing", "Provider", "RemoteFile", "SnapshotError", "SourceChanged"]
+__all__ = [
+    "Credentials",
+    "Listing",
+    "Provider",
+    "RemoteFile",
+    "SnapshotError",
+    "SourceChanged",
+    "error_from_json",
+    "error_to_json",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,24 @@ class SourceChanged(SnapshotError):
 
     def __init__(self, message: str, *, remedy: str = "", transient: bool = True) -> None:
         super().__init__(message, remedy=remedy, transient=transient)
+
+
+def error_to_json(error: TrainerOpsError) -> dict[str, Any]:
+    """An error as plain data: how it leaves a pod or a triggerer."""
+    return {
+        "field": error.field if isinstance(error, InvalidRequest) else "",
+        "reason": error.reason if isinstance(error, InvalidRequest) else error.message,
+        "remedy": error.remedy,
+        "transient": isinstance(error, SnapshotError) and error.transient,
+    }
+
+
+def error_from_json(data: Mapping[str, Any]) -> InvalidRequest | SnapshotError:
+    """The inverse of ``error_to_json``: InvalidRequest where a field is named, else SnapshotError; misses nothing."""
+    field, reason, remedy = (str(data.get(name) or "") for name in ("field", "reason", "remedy"))
+    if field:
+        return InvalidRequest(field, reason, remedy)
+    return SnapshotError(reason, remedy=remedy, transient=bool(data.get("transient")))
 
 
 class Provider(Protocol):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from trainer_ops.build.snapshot_job import SnapshotAsk
-from trainer_ops.errors import InvalidRequest, TrainerOpsError
-from trainer_ops.initializers.provider import SnapshotError
+from trainer_ops.errors import TrainerOpsError
+from trainer_ops.initializers.provider import SnapshotError, error_from_json
 from trainer_ops.model.times import duration
 from trainer_ops.status.stepjob import StepState
 
@@ -201,7 +201,7 @@ def _failure(wait: SnapshotWait, state: StepState) -> TrainerOpsError:
             remedy='Give it more: resources={"limits": {"memory": "4Gi"}}; what was fetched is kept',
         )
     if told is not None:
-        return _told(told)
+        return error_from_json(told)  # the program's own words
     lines = " | ".join(state.message.strip().splitlines()[-3:])
     tail = f"; its last words: {lines}" if lines else ""
     return SnapshotError(
@@ -216,14 +216,6 @@ def _exit_remedy(wait: SnapshotWait, state: StepState) -> str:
     if code in (126, 127, 128) or "No module named" in state.message:
         return f"Give an image that has trainer-ops[initializers] of this version: {wait.ask.image} is the one used"
     return "Try again: what was fetched is kept"
-
-
-def _told(error: Mapping[str, Any]) -> TrainerOpsError:
-    """The program's own words."""
-    name, reason, remedy = (str(error.get(key) or "") for key in ("field", "reason", "remedy"))
-    if name:
-        return InvalidRequest(name, reason, remedy)
-    return SnapshotError(reason, remedy=remedy, transient=bool(error.get("transient")))
 
 
 def _json(text: str) -> dict[str, Any] | None:
