@@ -59,30 +59,30 @@ def test_where_documents_are(text: str, parts: list[str]) -> None:
 
 
 WRONG: dict[str, tuple[bytes, str]] = {
-    "a tab": (b"kind: PyTorchJob\nspec:\n\ta: 1\n", "document 1, line 3, column 1: a tab where YAML wants spaces"),
+    "a tab": (b"kind: PyTorchJob\nspec:\n\ta: 1\n", "line 3: document 1, column 1: a tab where YAML wants spaces"),
     "a key twice": (
         b"# kind: PyTorchJob\n---\nkind: PyTorchJob\nspec:\n  a: 1\n  b: 2\n  a: 3\n",
-        'document 1, line 7: the key "a" is here twice, first at line 5. Keep one of them',
+        'line 7: document 1: the key "a" is here twice, first at line 5. Keep one of them',
     ),
     "a key twice in JSON": (
         b'{"kind": "PyTorchJob",\n\t"kind": "x"}',
-        'document 1, line 2: the key "kind" is here twice, first at line 1',
+        'line 2: document 1: the key "kind" is here twice, first at line 1',
     ),
     "in the second document": (
         b"a: 1\n---\nkind: TFJob\nb: [\n",
-        "document 2, line 5, column 1: did not find expected node content",
+        "line 5: document 2, column 1: did not find expected node content",
     ),
-    "a key that is a number": (b"kind: TFJob\n1: x\n", "document 1, line 2: the key 1 is not text. Put it in quotes"),
-    "a tag": (b"kind: TFJob\na: !x y\n", "document 1, line 2: the tag !x has no meaning here"),
-    "an anchor in itself": (b"kind: TFJob\na: &x\n  b: *x\n", "document 1, line 2: an anchor contains itself"),
-    "an unknown anchor": (b"kind: TFJob\na: *x\n", "document 1, line 2, column 4: found undefined alias"),
-    "not a number": (b"kind: TFJob\na: .inf\n", "document 1, line 2: .inf is no number that JSON can say"),
-    "a merge of a text": (b"kind: TFJob\n<<: x\n", "document 1, line 2: << is given no mapping"),
-    "a control character": (b"kind: TFJob\na: \x07\n", "document 1, line 2: character #x0007 is not allowed in YAML"),
-    "deep": (b"kind: TFJob\na: " + b"[" * 5000, "document 1, line 2, column 1003: it is nested too deeply"),
+    "a key that is a number": (b"kind: TFJob\n1: x\n", "line 2: document 1: the key 1 is not text. Put it in quotes"),
+    "a tag": (b"kind: TFJob\na: !x y\n", "line 2: document 1: the tag !x has no meaning here"),
+    "an anchor in itself": (b"kind: TFJob\na: &x\n  b: *x\n", "line 2: document 1: an anchor contains itself"),
+    "an unknown anchor": (b"kind: TFJob\na: *x\n", "line 2: document 1, column 4: found undefined alias"),
+    "not a number": (b"kind: TFJob\na: .inf\n", "line 2: document 1: .inf is no number that JSON can say"),
+    "a merge of a text": (b"kind: TFJob\n<<: x\n", "line 2: document 1: << is given no mapping"),
+    "a control character": (b"kind: TFJob\na: \x07\n", "line 2: document 1: character #x0007 is not allowed in YAML"),
+    "deep": (b"kind: TFJob\na: " + b"[" * 5000, "line 2: document 1, column 1003: it is nested too deeply"),
     "not UTF-8": (b"kind: TFJob\nname: \xff\n", "line 2: byte 0xff (byte 19 of the file) is not UTF-8 text"),
     "UTF-16": ("kind: TFJob".encode("utf-16"), "line 1: the file is UTF-16. Save it as UTF-8"),
-    "a template": (b"kind: TFJob\na: {{ b }}\n", "document 1 is a template"),
+    "a template": (b"kind: TFJob\na: {{ b }}\n", "line 2: document 1 is a template"),
 }
 
 
@@ -91,8 +91,7 @@ def test_what_is_wrong(data: bytes, text: str) -> None:
     source = read_source("job.yaml", data)
     (told,) = source.findings
     assert told.finding.severity == "refused"
-    assert f"{told.finding.message}. {told.finding.remedy}".startswith(text)
-    assert told.line > 0
+    assert f"line {told.line}: {told.finding.message}. {told.finding.remedy}".startswith(text)
     assert migrate([source], Options())[0].text == source.text
 
 

@@ -219,12 +219,11 @@ def test_a_runtime_stands_before_its_job() -> None:
 
 def test_equal_runtimes_are_written_once_over_all_files() -> None:
     sources = [read_source(f"{name}.yaml", JOB.replace("digits", name).encode()) for name in ("a", "b")]
-    first, second = migrate(sources, Options(runtime="generate"))
-    assert first.text.count("kind: TrainingRuntime\nmetadata") == 1
-    assert "kind: TrainingRuntime\nmetadata" not in second.text
-    names = {yaml.safe_load_all(one.text) and one.result.jobs[0].converted.trainjob["spec"]["runtimeRef"]["name"]  # type: ignore[index]
-             for one in (first, second)}  # fmt: skip
-    assert len(names) == 1
+    first, second = (list(yaml.safe_load_all(one.text)) for one in migrate(sources, Options(runtime="generate")))
+    assert [one["kind"] for one in first] == ["TrainingRuntime", "TrainJob"]
+    assert [one["kind"] for one in second] == ["TrainJob"]
+    assert first[1]["spec"]["runtimeRef"] == second[0]["spec"]["runtimeRef"]
+    assert first[1]["spec"]["runtimeRef"]["name"] == first[0]["metadata"]["name"]
 
 
 PLACEHOLDERS = ["$NODES", "${NODES}"]

@@ -93,7 +93,7 @@ def migrate(
         return _explain(explain)
     given = _Given(tuple(paths or ()), output, in_place, diff, _Report.of(report), live)
     given.check()
-    options = options_of(chosen)
+    options = options_of(chosen, live=live)
     screen = given.screen()
     with _target(where, live or apply_check) as backend:
         done = _convert(given, options, backend, apply_check, screen)

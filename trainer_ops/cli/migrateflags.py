@@ -76,7 +76,7 @@ class OptionFlags:
     ] = False
 
 
-def options_of(flags: OptionFlags) -> Options:
+def options_of(flags: OptionFlags, *, live: bool = False) -> Options:
     """The choices.
 
     Raises:
@@ -103,6 +103,7 @@ def options_of(flags: OptionFlags) -> Options:
         "allow_placeholders": flags.allow_placeholders,
         "drop": frozenset(_code(code) for code in flags.drop or ()),
         "keep_ttl": flags.keep_ttl,
+        "live": live,
     }
     return Options(**chosen)
 

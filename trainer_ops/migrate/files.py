@@ -78,7 +78,7 @@ def read_source(name: str, data: bytes, *, is_patch: bool = False) -> Source:
         text = decode(data)
     except Unreadable as exc:
         problem = exc.problem
-        told = finding("UNREADABLE", (), f"line {problem.line}: {problem.reason}", remedy=problem.remedy)
+        told = finding("UNREADABLE", (), problem.reason, remedy=problem.remedy)
         return Source(name, findings=(Placed(told, problem.line),))
     kustomize = is_kustomization(name)
     if not kustomize and not names_kubeflow(text):

@@ -274,7 +274,8 @@ def _marked(exc: yaml.MarkedYAMLError, text: str, first_line: int, first_column:
     column = (mark.column if mark else 0) + (first_column if line == 0 else 0) + 1
     problem = exc.problem or "it cannot be read"
     where = first_line + line
-    if mark is not None and text[mark.index : mark.index + 1] == "\t" and "start any token" in problem:
+    tab = mark is not None and text[mark.index : mark.index + 1] == "\t" and "start any token" in problem
+    if tab or "tab character" in problem:
         return Problem(where, "a tab where YAML wants spaces", "Indent with spaces", column)
     if "mapping values are not allowed" in problem:
         remedy = 'Check the indentation, or put text with ": " in quotes'

@@ -136,10 +136,9 @@ def _unreadable(document: Document, first_line: int, text: str) -> Placed:
     if re.search(r"\{[{%]", text[document.start : document.end]):
         told = finding("TEMPLATE", (), f"document {document.index} is a template: {problem.reason}")
         return Placed(told, problem.line + first_line - 1, document.index)
-    line = problem.line + first_line - 1
-    where = f"line {line}" + (f", column {problem.column}" if problem.column else "")
-    told = finding("UNREADABLE", (), f"document {document.index}, {where}: {problem.reason}", remedy=problem.remedy)
-    return Placed(told, line, document.index)
+    where = f"document {document.index}" + (f", column {problem.column}" if problem.column else "")
+    told = finding("UNREADABLE", (), f"{where}: {problem.reason}", remedy=problem.remedy)
+    return Placed(told, problem.line + first_line - 1, document.index)
 
 
 def _markdown(text: str, first_line: int) -> Page:
