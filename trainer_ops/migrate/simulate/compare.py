@@ -69,16 +69,22 @@ class _Translation:
         paired = {id(pair[side]) for pair in pairs}
         hosts |= {one.host: f"{fleet.generation} {one.seat}" for one in fleet.pods if id(one) not in paired}
         self._hosts = hosts
-        names = "|".join(re.escape(host) for host in sorted(hosts, key=len, reverse=True))
         name, space = re.escape(fleet.name), re.escape(fleet.namespace)
+        self._address = re.compile(rf"(?<![A-Za-z0-9.-]){name}-[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
         # An address may go on with the service, the namespace and the cluster's domain.
-        tail = rf"(?:\.{name})?(?:\.{space}(?:\.svc(?:\.[a-z0-9-]+)*)?)?"
-        self._pattern = re.compile(rf"(?<![A-Za-z0-9.-])({names}){tail}(?![A-Za-z0-9-]|\.[A-Za-z])") if names else None
+        self._tail = re.compile(rf"(\.{name})?(\.{space}(\.svc(\.[a-z0-9-]+)*)?)?")
 
     def __call__(self, value: str) -> str:
-        if self._pattern is None:
-            return value
-        return self._pattern.sub(lambda match: f"<{self._hosts[match[1]]}>", value)
+        return self._address.sub(self._said, value) if "-" in value else value
+
+    def _said(self, match: re.Match[str]) -> str:
+        # The name alone, or with the Service that is a part of it.
+        labels = match[0].split(".")
+        for size in (2, 1):
+            host = ".".join(labels[:size])
+            if host in self._hosts and self._tail.fullmatch(match[0][len(host) :]):
+                return f"<{self._hosts[host]}>"
+        return match[0]
 
 
 def text(value: Any) -> str:

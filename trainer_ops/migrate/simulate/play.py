@@ -16,7 +16,7 @@ from trainer_ops.migrate.simulate.v2 import simulate_v2
 
 __all__ = ["MAX_PODS", "play"]
 
-MAX_PODS: Final = 1024
+MAX_PODS: Final = 512
 """Of either generation: beyond that a comparison says nothing new and takes long."""
 
 _NUMBERS: Final = ("numNodes", "numProcPerNode")
