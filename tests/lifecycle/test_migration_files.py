@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from trainer_ops.errors import InvalidRequest
-from trainer_ops.lifecycle import migration_files
 from trainer_ops.lifecycle.migration import migrate_paths, write_into, write_over
 from trainer_ops.lifecycle.migration_files import find
 from trainer_ops.migrate.options import Options
@@ -112,9 +111,9 @@ class TestWrite:
             raise OSError(28, "No space left on device")
 
         if step == "write":
-            monkeypatch.setattr(migration_files.tempfile, "mkstemp", full)
+            monkeypatch.setattr("tempfile.mkstemp", full)
         else:
-            monkeypatch.setattr(migration_files.os, step, full)
+            monkeypatch.setattr(f"os.{step}", full)
         with pytest.raises(InvalidRequest, match="cannot be written"):
             write_over(migrate_paths([str(path)], Options()))
         monkeypatch.undo()

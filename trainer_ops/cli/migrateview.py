@@ -20,6 +20,8 @@ __all__ = ["count_text", "explain_lines", "file_lines", "known_code", "severitie
 _STYLES = {"refused": "red", "warning": "yellow", "info": "dim"}
 _WORDS = {"refused": "refused", "warning": "warning", "info": "note"}
 _WORD, _CODE = 9, 16
+# Lines of code that are shown between findings.
+_SHOWN = 5
 
 
 def known_code(code: str, flag: str) -> str:
@@ -80,6 +82,7 @@ def file_lines(result: FileResult, width: int, signs: Signs, *, written: str = "
             yield from _finding(finding, _line_of(job, finding), width)
     for placed in result.findings:
         yield from _finding(placed.finding, placed.line, width)
+        yield from _replacement(placed.replacement)
 
 
 def _job_title(job: JobResult) -> str:
@@ -137,6 +140,17 @@ def _finding(finding: Finding, line: int, width: int) -> Iterator[Spans]:
         yield [(head, style), (first, "dim" if finding.severity == "info" else "")]
     for row in more:
         yield [(pad + row, "dim" if finding.severity == "info" else "")]
+
+
+def _replacement(text: str) -> Iterator[Spans]:
+    """What to write instead, where it is short; all of it is in the report."""
+    rows = text.rstrip().splitlines()
+    pad = " " * (6 + _WORD + _CODE)
+    for row in rows[:_SHOWN]:
+        # Not cut: it is there to be copied.
+        yield [(pad + clean(row), "green")]
+    if len(rows) > _SHOWN:
+        yield [(f"{pad}… {len(rows) - _SHOWN} lines more: --report md", "dim")]
 
 
 def _rows(text: str, room: int, mark: str) -> list[str]:

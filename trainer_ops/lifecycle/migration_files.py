@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer_ops.errors import InvalidRequest
+from trainer_ops.migrate.scan.any import wants
 
 __all__ = ["STDIN", "Found", "find", "replace_file", "write_file"]
 
 STDIN = "-"
-_SUFFIXES = frozenset((".yaml", ".yml", ".json", ".md", ".markdown", ".mdx", ".py", ".tpl"))
+_SUFFIXES = frozenset((".md", ".markdown", ".mdx", ".tpl"))
 # What holds copies of others' files, or none that a person wrote.
 _SKIPPED = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache"))
 _SNIFFED = 8192
@@ -73,7 +74,7 @@ def _below(top: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if name not in _SKIPPED)
         for name in sorted(names):
             path = Path(folder, name)
-            wanted = path.suffix.lower() in _SUFFIXES or name == "kustomization"
+            wanted = path.suffix.lower() in _SUFFIXES or name == "kustomization" or wants(name)
             # A link out of the folder would let files be changed that nobody named; one within is seen anyway.
             if wanted and path.is_file() and not path.is_symlink():
                 yield path

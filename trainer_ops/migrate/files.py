@@ -15,6 +15,7 @@ from trainer_ops.migrate.outside import apart
 from trainer_ops.migrate.paths import Path, text_of
 from trainer_ops.migrate.recognise import is_helm, is_kustomization, recognise, template
 from trainer_ops.migrate.report.results import FileResult, JobResult, Placed
+from trainer_ops.migrate.scan.any import scan, wants
 from trainer_ops.migrate.sites import Inner, Page, Site, read_page, sites_of
 from trainer_ops.migrate.wrappers import Around, around_manifest, around_site
 from trainer_ops.migrate.writing import Outcome, write
@@ -23,6 +24,7 @@ __all__ = ["Checker", "Migrated", "Source", "migrate", "read_source"]
 
 # What else is known of a result: its findings, of which a refused one keeps it from being written.
 Checker = Callable[[Converted], Iterable[Finding]]
+_MANIFESTS = (".yaml", ".yml", ".json")
 _MARKDOWN = (".md", ".markdown", ".mdx")
 _ORDER = ("refused", "warning", "info")
 
@@ -81,6 +83,8 @@ def read_source(name: str, data: bytes, *, is_patch: bool = False) -> Source:
         told = finding("UNREADABLE", (), problem.reason, remedy=problem.remedy)
         return Source(name, findings=(Placed(told, problem.line),))
     kustomize = is_kustomization(name)
+    if wants(name) and not name.lower().endswith(_MANIFESTS):
+        return Source(name, text)
     if not kustomize and not names_kubeflow(text):
         return Source(name, text)
     if is_helm(text):
@@ -135,13 +139,18 @@ def migrate(sources: Sequence[Source], options: Options, check: Checker | None =
         brought.add(key)
         outcomes[site] = Outcome(made, runtime, around)
         results.setdefault(number, []).append(_result(site, page, made))
-    return [_migrated(source, results.get(number, []), outcomes) for number, source in enumerate(sources)]
+    return [_migrated(source, results.get(number, []), outcomes, options) for number, source in enumerate(sources)]
 
 
-def _migrated(source: Source, jobs: list[JobResult], outcomes: Mapping[Site, Outcome]) -> Migrated:
+def _migrated(source: Source, jobs: list[JobResult], outcomes: Mapping[Site, Outcome], options: Options) -> Migrated:
     text, left = write(source.page, outcomes) if source.page is not None else (source.text, [])
     documents = len(source.page.documents) if source.page is not None else 0
-    result = FileResult(source.name, tuple(jobs), source.findings, documents)
+    scanned = scan(source.name, source.text, options)
+    # A script that the scanner understands needs no word that it is no YAML.
+    inside = any(one.finding.code == "JOB-IN-CODE" for one in scanned)
+    own = [one for one in source.findings if not (inside and one.finding.code == "WRAPPER")]
+    told = (*own, *scanned)
+    result = FileResult(source.name, tuple(jobs), tuple(sorted(told, key=lambda one: one.line)), documents)
     return Migrated(source, result, text, tuple(left))
 
 
