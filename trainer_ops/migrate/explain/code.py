@@ -22,7 +22,7 @@ IN_CODE: Final[Mapping[str, Explained]] = {
         "No pod is needed: the operator speaks with the API server itself.",
         "The pod needs an image and rights of its own, holds resources while it waits, and its kubectl names kinds "
         "that are gone.",
-        "TrainJobOperator in its place; TrainJobSensor or DeleteTrainJobsOperator where the pod only waited or deleted.",
+        "TrainJobOperator in its place; TrainJobSensor or DeleteTrainJobsOperator where it only waited or deleted.",
     ),
     "AIRFLOW-WAIT": Explained(
         "A sensor looked for a condition of type Succeeded.",

@@ -50,7 +50,10 @@ IN_FILES: Final[Mapping[str, Explained]] = {
         runtimePatches:
           - manager: example.com/team
             trainingRuntimeSpec:
-              template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {nodeSelector: …}}}}}]}}
+              template:
+                spec:
+                  replicatedJobs:
+                    - {name: node, template: {spec: {template: {spec: {nodeSelector: {pool: gpu}}}}}}
         """,
         ("trainer #2785", "trainer #3309"),
     ),

@@ -63,8 +63,8 @@ OF_NODES: Final[Mapping[str, Explained]] = {
     ),
     "NPROC-TEXT": Explained(
         "nprocPerNode was text, and gpu and cpu are words of torchrun for the number of devices that it finds.",
-        "numProcPerNode is a whole number. gpu becomes the number of GPUs in the limits, or --nproc_per_node=gpu in the "
-        "torchrun command.",
+        "numProcPerNode is a whole number. gpu becomes the number of GPUs in the limits, or "
+        "--nproc_per_node=gpu in the torchrun command.",
         "A number does not follow when somebody gives the job other devices.",
         "Change numProcPerNode together with the limits.",
     ),
@@ -77,7 +77,7 @@ OF_NODES: Final[Mapping[str, Explained]] = {
         '- {name: PET_RDZV_ENDPOINT, value: "digits-node-0-0.digits:29500"}',
     ),
     "RESERVED-ENV": Explained(
-        "A job could set PET_NNODES and its like itself; the operator's own values came first or last by kind.",
+        "A job could set PET_NNODES and its like itself, beside what the operator gave.",
         "Trainer's webhook refuses a TrainJob that sets a variable which its policy sets: five PET_* with torch, "
         "DMLC_* with XGBoost, four OMPI_MCA_* with MPI.",
         "The TrainJob would not be created.",

@@ -58,7 +58,7 @@ OF_PODS: Final[Mapping[str, Explained]] = {
         "A job's name could be longer, and hold capital letters or dots where pods' names allowed it.",
         "A TrainJob's name is made of a-z, 0-9 and -, begins with a letter, and has to leave room for -node-0-N-xxxxx "
         "within 63 characters. A shorter one was made.",
-        "JobSet refuses pods with names that are too long, after the TrainJob was admitted: it would stay without pods.",
+        "JobSet refuses names of pods that are too long, when the TrainJob is admitted already: it stays without pods.",
         "Look for the old name in dashboards and scripts; or choose a name yourself and convert again.",
     ),
     "NODE-NAME": Explained(
@@ -136,9 +136,9 @@ OF_PODS: Final[Mapping[str, Explained]] = {
         "Keep one entry a role.",
     ),
     "V1-EXTRAS": Explained(
-        "The operator gave pods the names JOB-ROLE-N, a Service each, labels training.kubeflow.org/…, and an init "
-        "container that waited for the master.",
-        "Pods are called JOB-node-0-N with a random tail and share one Service, called as the job. Labels are JobSet's.",
+        "The operator gave pods the names JOB-ROLE-N, a Service each, labels training.kubeflow.org/…, and workers "
+        "of a PyTorchJob an init container that waited for the master.",
+        "Pods are called JOB-node-0-N with a random tail and share one Service of the job's name. Labels are JobSet's.",
         "Dashboards, NetworkPolicies, PodMonitors and scripts outside the job may look at the old ones.",
         "Rewrite what selects or addresses pods from outside.",
     ),

@@ -32,7 +32,7 @@ OF_POLICY: Final[Mapping[str, Explained]] = {
         "Delete the TrainJob when its pods are to go: trainer-ops cancel, or in a DAG DeleteTrainJobsOperator.",
     ),
     "DEADLINE": Explained(
-        "activeDeadlineSeconds counted from the start of the job's pods, and left them there when it ran out.",
+        "activeDeadlineSeconds counted from the start of the job's pods.",
         "It counts from the creation, or the last resumption, of the TrainJob, so time in a queue counts; when it is "
         "over the pods are deleted with their logs. 0 is not admitted.",
         "A limit that was just enough ends trainings that waited long.",
@@ -53,7 +53,7 @@ OF_POLICY: Final[Mapping[str, Explained]] = {
         """,
     ),
     "GANG-DEPENDS": Explained(
-        "With gang scheduling the launcher waited as part of the group.",
+        "The operator made all pods at once, and the group started them together.",
         "dependsOn keeps the launcher from being made until the nodes are ready, and a pod group keeps the nodes from "
         "being started until all pods are there. The runtime has no dependsOn.",
         "Together nothing would ever start.",
@@ -105,7 +105,7 @@ OF_POLICY: Final[Mapping[str, Explained]] = {
         "schedulerName: scheduler-plugins-scheduler",
     ),
     "SUCCESS-RULE": Explained(
-        "A job with a Master, Chief or Launcher was done when that pod ended well; an elastic one when any worker did.",
+        "A job with a Master or Chief was done when that pod ended well; an elastic one when any worker did.",
         "A TrainJob is done when all its nodes are.",
         "A node that hangs after the last step keeps the training running; one that fails there fails it.",
         "Nothing for trainings whose nodes end together. --preserve-success ends with the first node, by a "
