@@ -32,13 +32,6 @@ FILE_CODES: Final[Mapping[str, Code]] = {
         "YAML's anchors (&name), aliases (*name) and merge keys (<<) inside a converted job are written out: "
         "the result has other fields than the job, so they would share nothing.",
     ),
-    "FLUX": Code(
-        "a Flux runtime",
-        "info",
-        "",
-        "A runtime with mlPolicy.flux starts its processes by Flux instead of mpirun: it carries Intel MPI and "
-        "MPICH, which Trainer's OpenMPI runtimes do not. Always set spec.trainer.numNodes with it.",
-    ),
     "OLD-OVERRIDES": Code(
         "overrides of an older Trainer",
         "warning",

@@ -43,8 +43,8 @@ OF_KINDS: Final[Mapping[str, Explained]] = {
         "Trainer mounts it 0640, for a user who reads it by the group. ssh refuses a key of its own user that others "
         "may read: root's, as root owns the file.",
         "mpirun as root reaches no node: UNPROTECTED PRIVATE KEY FILE.",
-        "Nothing where the image has sh and install: a line before the command copies the key. Else run as another user "
-        "with fsGroup.",
+        "Nothing where the image has sh and install: a line before the command copies the key. Else run as another "
+        "user with fsGroup.",
         "mkdir -p /root/.ssh && install -m 600 /mnt/ssh/id_rsa /root/.ssh/id_rsa || exit",
         ("trainer #2716", "trainer #3262", "trainer #3649", "mpi-operator #429"),
     ),
