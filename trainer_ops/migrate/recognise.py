@@ -209,7 +209,8 @@ def _runtime(value: Mapping[str, Any]) -> Told:
     if get(value, ("spec", "mlPolicy", "flux")) is not None:
         path: Path = ("spec", "mlPolicy", "flux")
         remedy = "Set spec.trainer.numNodes in every TrainJob that names it"
-        yield finding("FLUX", path, "this runtime starts its processes by Flux", severity="info", remedy=remedy), ("spec",)
+        what = "this runtime starts its processes by Flux"
+        yield finding("FLUX", path, what, severity="info", remedy=remedy), ("spec",)
     path = ("spec", "mlPolicy", "torch", "numProcPerNode")
     if get(value, path) is not None:
         yield _old(path, f"{text_of(path)} is a field of Trainer before 2.2", "Set spec.trainer.numProcPerNode")
