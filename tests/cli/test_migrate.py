@@ -90,7 +90,7 @@ class TestStdout:
     def test_a_diff(self, job: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         assert run(["migrate", "--diff", str(job)]) == 0
         out = capfdbinary.readouterr().out.decode()
-        assert out.startswith(f"--- a/{job}\n+++ b/{job}\n@@ -1,")
+        assert out.startswith(f"--- a{job}\n+++ b{job}\n@@ -1,")
         assert "-kind: PyTorchJob\n" in out
         assert "+kind: TrainJob\n" in out
 

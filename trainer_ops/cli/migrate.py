@@ -176,7 +176,7 @@ def _convert(given: _Given, options: Options, backend: Backend | None, check: bo
     checker = dry_run(backend, cluster) if check else None
     if not given.live:
         return migrate_paths(given.paths, options, stdin=_stdin(), check=checker)
-    sources, hidden = live_sources(cluster, backend.target)
+    sources, hidden = live_sources(cluster)
     if hidden:
         screen.text(f"not seen, for want of rights to list them: {', '.join(hidden)}", "yellow")
     return [Done(one) for one in migrate_sources(sources, options, check=checker)]
@@ -241,7 +241,7 @@ def _diffs(done: Sequence[Done]) -> Iterator[str]:
         if one.migrated.changed:
             before, after = one.migrated.source.text, one.migrated.text
             rows = difflib.unified_diff(
-                before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{one.name}", f"b/{one.name}"
+                before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{one.name.lstrip('/')}", f"b/{one.name.lstrip('/')}"
             )
             for row in rows:
                 yield row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n"

@@ -191,9 +191,7 @@ def write_into(folder: Path, done: Sequence[Done]) -> dict[str, Path]:
     for one in done:
         if not one.migrated.changed:
             continue
-        below = (
-            one.found.below if one.found is not None else Path(f"{one.name.rsplit('/', 2)[-2]}-{_last(one.name)}.yaml")
-        )
+        below = one.found.below if one.found is not None else Path(f"{one.name.replace('/', '-')}.yaml")
         other = places.setdefault(folder / below, one)
         if other is not one:
             reason = f"{other.name} and {one.name} would both be written there"
@@ -201,7 +199,3 @@ def write_into(folder: Path, done: Sequence[Done]) -> dict[str, Path]:
     for path, one in places.items():
         write_file(path, one.migrated.text.encode())
     return {one.name: path for path, one in places.items()}
-
-
-def _last(name: str) -> str:
-    return name.rsplit("/", 1)[-1]

@@ -38,12 +38,12 @@ def cluster_of(backend: Backend, flag: str) -> ClusterMigration:
     return backend.migration
 
 
-def live_sources(cluster: ClusterMigration, target: str) -> tuple[list[Source], tuple[str, ...]]:
-    """All v1 jobs of the target's namespace, each as a file of its own, and the kinds that may not be listed."""
+def live_sources(cluster: ClusterMigration) -> tuple[list[Source], tuple[str, ...]]:
+    """All v1 jobs of the namespace, each like a file ``pytorchjob/NAME``, and the kinds that may not be listed."""
     found = cluster.v1_jobs()
     sources = []
     for raw in found.objects:
-        name = f"{target}/{raw['kind'].lower()}/{raw['metadata']['name']}"
+        name = f"{raw['kind'].lower()}/{raw['metadata']['name']}"
         source = read_source(name, to_yaml(_wanted(raw)).encode())
         state = state_of(raw)
         if state:
