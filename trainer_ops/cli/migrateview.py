@@ -10,6 +10,7 @@ from trainer_ops.cli.render import Signs
 from trainer_ops.cli.text import Spans, cut, table, wide, wrap
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.migrate.codes import CODES
+from trainer_ops.migrate.explain.text import explain
 from trainer_ops.migrate.findings import Finding
 from trainer_ops.migrate.report.results import FileResult, JobResult
 from trainer_ops.model import keys
@@ -51,11 +52,8 @@ def explain_lines(code: str, width: int) -> Iterator[Spans]:
     name = known_code(code, "--explain")
     known = CODES[name]
     yield [(name, "bold"), (f"  {known.title}  ", ""), (_WORDS[known.severity], _STYLES[known.severity])]
-    for line in wrap(known.explanation, width - 2, ""):
-        yield [(f"  {line}", "")]
-    if known.remedy:
-        for line in wrap(f"What to do: {known.remedy}.", width - 2, ""):
-            yield [(f"  {line}", "")]
+    for text in explain(name, width - 2):
+        yield [(f"  {text}" if text else "", "")]
 
 
 def severities(results: Iterable[FileResult]) -> Counter[str]:

@@ -99,7 +99,7 @@ IN_CODE: Final[Mapping[str, Explained]] = {
         "Ship the training script yourself; model= and dataset= fetch, or initializer steps do it once for many.",
         """
         trainer_ops.run(script="fine_tune.py", runtime="torch-distributed", num_nodes=2,
-                        model="hf://google-bert/bert-base-cased", dataset="hf://datasets/yelp_review_full")
+                        model="hf://google-bert/bert-base-cased", dataset="hf://datasets/org/reviews")
         """,
     ),
     "STATUS-READ": Explained(
@@ -109,6 +109,6 @@ IN_CODE: Final[Mapping[str, Explained]] = {
         "Code that looks for Succeeded never sees the end; code that takes any condition for the truth sees failures "
         "that are none.",
         "trainer_ops.wait knows all of it. By hand, look for the type and for status True.",
-        'any(c["type"] == "Complete" and c["status"] == "True" for c in job["status"].get("conditions", []))',
+        'any(c["type"] == "Complete" and c["status"] == "True" for c in conditions)',
     ),
 }

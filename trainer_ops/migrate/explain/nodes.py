@@ -43,7 +43,9 @@ OF_NODES: Final[Mapping[str, Explained]] = {
           - {name: MASTER_ADDR, value: digits-node-0-0.digits}
           - {name: WORLD_SIZE, value: "4"}
           - name: RANK
-            valueFrom: {fieldRef: {fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
+            valueFrom:
+              fieldRef:
+                fieldPath: metadata.annotations['batch.kubernetes.io/job-completion-index']
         """,
         ("trainer #3277",),
     ),
