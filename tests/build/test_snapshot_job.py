@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainer_ops.build.snapshot_job import LABEL_SNAPSHOT, SnapshotAsk, claim, default_image, snapshot_job
+from trainer_ops.build.snapshot_job import LABEL_SNAPSHOT, SnapshotAsk, claim, snapshot_job
 from trainer_ops.errors import InvalidRequest
 
 ASK: dict[str, Any] = {
@@ -198,8 +198,3 @@ def test_a_claim() -> None:
     made = claim("data", storage="20Gi", storage_class=None, access_mode="ReadWriteMany")
     assert made["spec"] == {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "20Gi"}}}
     assert claim("d", storage="1Gi", storage_class="", access_mode="ReadWriteOnce")["spec"]["storageClassName"] == ""
-
-
-def test_the_image_is_that_of_this_version() -> None:
-    assert default_image("0.1.0").endswith("/initializers:0.1.0")
-    assert default_image("0+unknown").endswith(":0")

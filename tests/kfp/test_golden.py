@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from trainer_ops.build.image import default_image
+from trainer_ops.lifecycle.version import tool_version
+
 pytestmark = pytest.mark.kfp
 
 COMPONENTS = Path(__file__).parents[2] / "components"
@@ -59,7 +62,7 @@ def test_the_compiled_pipeline_is_current(folder: str, compiled: Path) -> None:
 def test_every_step_of_a_pipeline_has_a_version_and_no_cache(folder: str) -> None:
     spec = yaml.safe_load((COMPONENTS / folder / "pipeline.yaml").read_text())
     for executor in spec["deploymentSpec"]["executors"].values():
-        assert re.fullmatch(r"[a-z0-9./-]+:\d+\.\d+\.\d+-python3\.\d+", executor["container"]["image"])
+        assert executor["container"]["image"] == default_image(tool_version())
     dags = [place["dag"] for place in (spec["root"], *spec["components"].values()) if "dag" in place]
     steps = [task for dag in dags for task in dag["tasks"].values() if "cachingOptions" in task]
     assert len(steps) >= len(spec["deploymentSpec"]["executors"])
@@ -109,7 +112,7 @@ def test_what_runs_is_in_the_core_and_the_image_has_a_version(folder: str) -> No
     (executor,) = next(spec)["deploymentSpec"]["executors"].values()
     container = executor["container"]
     assert container["command"] == ["python3", "-m", "trainer_ops.kfp.executor"]
-    assert re.fullmatch(r"[a-z0-9./-]+:\d+\.\d+\.\d+-python3\.\d+", container["image"])
+    assert container["image"] == default_image(tool_version())
 
 
 def test_every_component_has_a_folder_and_a_body() -> None:

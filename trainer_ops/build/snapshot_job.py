@@ -28,7 +28,6 @@ __all__ = [
     "LABEL_SNAPSHOT",
     "SnapshotAsk",
     "claim",
-    "default_image",
     "snapshot_job",
 ]
 
@@ -54,11 +53,6 @@ _GRACE_SECONDS: Final = 20
 _USER: Final = 1000
 _OWN_ENV: Final = {"HOME": "/tmp", "PYTHONUNBUFFERED": "1"}
 _RESOURCES: Final = {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
-
-
-def default_image(version: str) -> str:
-    """The image that has ``python3 -m trainer_ops.initializers`` of this version."""
-    return f"ghcr.io/trainer-ops/initializers:{version.partition('+')[0]}"
 
 
 @dataclass(frozen=True, slots=True)

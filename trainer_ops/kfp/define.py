@@ -15,11 +15,13 @@ from typing import Any, Final
 
 from kfp import components, dsl
 
+from trainer_ops.build.image import default_image
+from trainer_ops.lifecycle.version import tool_version
+
 __all__ = ["IMAGE", "component", "load", "with_inputs_of"]
 
 # Built from components/Containerfile: Python and trainer-ops, so that a step installs nothing when it starts.
-# The tag names the version it holds, never "latest": a compiled pipeline must run the code that it was tested with.
-IMAGE: Final = "ghcr.io/trainer-ops/kfp:0.1.0-python3.11"
+IMAGE: Final = default_image(tool_version())
 
 # KFP's SubprocessRunner takes what names its executor (kfp/local/subprocess_task_handler.py); ours stands in its place.
 _IN_PLACE_OF: Final = ("--in_place_of", "kfp.dsl.executor_main")

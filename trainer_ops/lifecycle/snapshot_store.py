@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trainer_ops.backends.base import Backend
 from trainer_ops.backends.steps import steps_of
-from trainer_ops.build.snapshot_job import DEFAULT_CLAIM, SnapshotAsk, default_image
+from trainer_ops.build.image import default_image
+from trainer_ops.build.snapshot_job import DEFAULT_CLAIM, SnapshotAsk
 from trainer_ops.errors import BackendError, InvalidRequest
 from trainer_ops.initializers.provider import Credentials, SnapshotError
 from trainer_ops.initializers.source import parse
@@ -31,7 +32,7 @@ _STORES: Final = ("pvc", "s3", "gs", "az")
 
 
 def image_of(given: str | None) -> str:
-    """The image of a Job: as given, of the environment, or the published one of this version."""
+    """The image of a Job: as given, of the environment, or the one that is built from this version."""
     return given or os.environ.get(ENV_IMAGE) or default_image(tool_version())
 
 

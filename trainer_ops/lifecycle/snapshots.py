@@ -100,7 +100,7 @@ def take_snapshot(
         storage: cluster: the size to make the claim with when it is not there, such as ``20Gi``.
         storage_class: cluster: its class; None for the default one.
         access_mode: cluster: its access mode.
-        image: cluster: None for $TRAINER_OPS_INITIALIZER_IMAGE, or the published one of this version.
+        image: cluster: None for $TRAINER_OPS_INITIALIZER_IMAGE, else that of ``build.image``.
         resources: cluster: of the Job's container, Kubernetes' form.
         pod: cluster: fields of the pod's spec that go before ours (``nodeSelector``, ``serviceAccountName``, …).
         labels: cluster: of the Job, such as Kueue's ``kueue.x-k8s.io/queue-name``.
