@@ -31,7 +31,7 @@ line-height:19px}
 .yaml .mark.bad{color:var(--bad)}.yaml .mark.queue{color:var(--queue)}.yaml .mark.held{color:var(--held)}
 .yaml .changed{border-left-color:var(--again);background:color-mix(in srgb,var(--again) 8%,transparent)}
 .yaml .dropped{border-left-color:var(--gone);background:color-mix(in srgb,var(--gone) 8%,transparent)}
-.yaml .dropped code{text-decoration:line-through;text-decoration-color:var(--gone)}
+.yaml .dropped code{color:var(--soft)}
 .yaml .refused{border-left-color:var(--bad);background:color-mix(in srgb,var(--bad) 8%,transparent)}
 .yaml .new{border-left-color:var(--good);background:color-mix(in srgb,var(--good) 8%,transparent)}
 .yaml>div:target,.yaml>div:hover{background:color-mix(in srgb,var(--curve) 22%,transparent)}

@@ -95,7 +95,8 @@ def _placed(placed: Placed, file: str, numbers: Iterator[int]) -> Json:
     inside = None
     if placed.converted is not None:
         job = JobResult(placed.converted, placed.document, placed.line, wrapper="text")
-        inside = job_data(job, file, next(numbers))
+        # How it is run is said by the replacement, with the names of the code around.
+        inside = {**job_data(job, file, next(numbers)), "use": None}
     return {
         **placed.finding.to_json(),
         "line": placed.line,

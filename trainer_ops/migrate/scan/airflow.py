@@ -199,7 +199,8 @@ def _told(
     source: Source, call: ast.Call, code: str, message: str, replacement: str, job: Inner | None = None
 ) -> Placed:
     what = _what(source, call)
-    return placed(code, source.line(call), message, what=what, replacement=replacement, job=job)
+    remedy = "Use DeleteTrainJobsOperator in its place" if "DeleteTrainJobsOperator" in replacement else None
+    return placed(code, source.line(call), message, what=what, replacement=replacement, job=job, remedy=remedy)
 
 
 def _what(source: Source, call: ast.Call) -> str:

@@ -78,7 +78,8 @@ def _call(source: Source, call: ast.Call, method: str) -> Placed:
     make = _make(method)
     message, replacement = make(source, call)
     code = "SDK-TRAIN" if method == "train" else "SDK-CALL"
-    return placed(code, source.line(call), message, what=source.segment(call), replacement=replacement)
+    remedy = None if replacement or code == "SDK-TRAIN" else ""
+    return placed(code, source.line(call), message, what=source.segment(call), replacement=replacement, remedy=remedy)
 
 
 def _make(method: str) -> Callable[[Source, ast.Call], Made]:
