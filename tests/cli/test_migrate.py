@@ -87,6 +87,14 @@ class TestStdout:
         assert said.out == made
         assert said.err == b"no v1 jobs in 1 file\n"
 
+    def test_of_code_only_what_is_found(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        path = tmp_path / "job.py"
+        path.write_text("from kubeflow.training import TrainingClient\n\nTrainingClient().delete_job('digits')\n")
+        assert run(["migrate", str(path), "--strict"]) == 1
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert "line 3: deletes a v1 job" in said.err
+
     def test_a_diff(self, job: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         assert run(["migrate", "--diff", str(job)]) == 0
         out = capfdbinary.readouterr().out.decode()

@@ -278,6 +278,23 @@ def test_where_a_runtime_has_no_place_the_job_is_refused() -> None:
     assert "WRAPPER" in codes(made, "refused")
 
 
+def test_anchors_that_others_use_keep_the_job_from_being_replaced() -> None:
+    lent = JOB.replace("metadata:\n  name: digits", "metadata: &m\n    name: digits")
+    text = f"apiVersion: v1\nkind: List\nitems:\n- {indented(lent, 2).lstrip()}- {{kind: X, metadata: *m}}\n"
+    made = done(text)
+    assert made.text == text
+    assert codes(made, "refused") == ["ANCHORS"]
+
+
+def test_anchors_of_others_are_written_out() -> None:
+    borrowed = JOB.replace("metadata:\n  name: digits", "metadata: *m")
+    items = f"- {{kind: X, metadata: &m {{name: x}}}}\n- {indented(borrowed, 2).lstrip()}"
+    text = f"apiVersion: v1\nkind: List\nitems:\n{items}"
+    made = done(text)
+    assert yaml.safe_load(made.text)["items"][1]["metadata"] == {"name": "x"}
+    assert "ANCHORS" in codes(made, "info")
+
+
 def test_a_reference_to_a_job_is_no_job() -> None:
     text = "kind: X\napiVersion: v1\nref: {apiVersion: kubeflow.org/v1, kind: PyTorchJob, name: a}\n"
     assert not done(text).result.jobs

@@ -231,7 +231,8 @@ def _put(given: _Given, done: Sequence[Done], options: Options) -> None:
 def _joined(done: Sequence[Done]) -> Iterator[str]:
     """One file as it becomes; live objects one after the other."""
     for index, one in enumerate(done):
-        yield ("---\n" if index else "") + one.migrated.text
+        if not one.migrated.source.is_code:
+            yield ("---\n" if index else "") + one.migrated.text
 
 
 def _diffs(done: Sequence[Done]) -> Iterator[str]:
@@ -239,10 +240,9 @@ def _diffs(done: Sequence[Done]) -> Iterator[str]:
 
     for one in done:
         if one.migrated.changed:
-            before, after = one.migrated.source.text, one.migrated.text
-            rows = difflib.unified_diff(
-                before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{one.name.lstrip('/')}", f"b/{one.name.lstrip('/')}"
-            )
+            before, after = (text.splitlines(keepends=True) for text in (one.migrated.source.text, one.migrated.text))
+            name = one.name.lstrip("/")
+            rows = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
             for row in rows:
                 yield row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n"
 

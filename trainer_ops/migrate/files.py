@@ -45,6 +45,11 @@ class Source:
     page: Page | None = None
     findings: tuple[Placed, ...] = ()
 
+    @property
+    def is_code(self) -> bool:
+        """It is code, of which findings are told and which is never changed."""
+        return wants(self.name) and not self.name.lower().endswith(_MANIFESTS)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Migrated:
@@ -83,7 +88,7 @@ def read_source(name: str, data: bytes, *, is_patch: bool = False) -> Source:
         told = finding("UNREADABLE", (), problem.reason, remedy=problem.remedy)
         return Source(name, findings=(Placed(told, problem.line),))
     kustomize = is_kustomization(name)
-    if wants(name) and not name.lower().endswith(_MANIFESTS):
+    if Source(name).is_code:
         return Source(name, text)
     if not kustomize and not names_kubeflow(text):
         return Source(name, text)
@@ -178,6 +183,9 @@ def _convert(
         ledger = tuple(entry for entry in made.ledger if entry.path != "metadata.generateName")
         made = replace(made, ledger=ledger)
     told += _anchors(site)
+    if made.ok and _lends(site):
+        reason = "other parts of the document use anchors of this job, which go with it"
+        told.append(finding("ANCHORS", (), reason, severity="refused", remedy="Write out what they stand for"))
     if made.ok and _no_place(site, made):
         reason = f"it needs a runtime, and what it stands in ({site.within}) is no object with documents beside it"
         told.append(finding("WRAPPER", (), reason, severity="refused", remedy="Convert the job in a file of its own"))
@@ -200,6 +208,20 @@ def _anchors(site: Site) -> list[Finding]:
     lines = ", ".join(str(line - site.document.line_of(site.path) + site.line) for line in built.shared)
     said = f"anchors of the document (line {lines}) are written out in the TrainJob"
     return [finding("ANCHORS", (), said)]
+
+
+def _lends(site: Site) -> bool:
+    """Whether something that stays refers to an anchor inside the job."""
+    built = site.document.built
+    if built is None or not built.shared or not site.path:
+        return False
+    first: dict[int, Path] = {}
+    size = len(site.path)
+    for path, node in built.nodes.items():
+        known = first.setdefault(id(node), path)
+        if known[:size] == site.path and path[:size] != site.path:
+            return True
+    return False
 
 
 def _shared(converted: list[tuple[Converted, Around]]) -> list[tuple[Converted, Around]]:
