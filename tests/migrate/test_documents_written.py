@@ -251,3 +251,24 @@ def test_a_refused_job_stays_as_it_is() -> None:
 
 def test_a_byte_order_mark_stays() -> None:
     assert converted(f"\ufeff{JOB}") == f"\ufeff{RESULT}"
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    above=st.sets(st.integers(0, COMMENTED.count("\n") - 1)),
+    behind=st.sets(st.integers(0, COMMENTED.count("\n") - 1)),
+    windows=st.booleans(),
+)
+def test_comments_anywhere_are_kept_and_change_nothing(above: set[int], behind: set[int], windows: bool) -> None:
+    rows = []
+    for number, row in enumerate(COMMENTED.split("\n")):
+        margin = row[: len(row) - len(row.lstrip())]
+        if number in above:
+            rows.append(f"{margin}# above {number}.")
+        rows.append(f"{row} # behind {number}." if number in behind and row and "#" not in row else row)
+    text = "\n".join(rows)
+    made = converted(text.replace("\n", "\r\n") if windows else text).replace("\r\n", "\n")
+    assert yaml.safe_load(made) == yaml.safe_load(converted(COMMENTED))
+    for row in rows:
+        comment = row[row.index("#") :] if "#" in row and '"#' not in row else ""
+        assert comment.lstrip("# ") in made
