@@ -121,7 +121,7 @@ def _of_no_use(one: Difference, job: V1Job, options: Options, v2: Fleet) -> bool
         return not one.v1
     if one.topic == "pod" and one.what == "priorityClassName":
         return one.v2 == (job.run_policy.get("schedulingPolicy") or {}).get("priorityClass")
-    if one.topic == "processes":
+    if one.topic == "processes" and job.kind.name == "PyTorchJob":
         texts = [_text(pod.code) for pod in v2.pods]
         return all(not _TORCHRUN.search(text) or _NPROC.search(text) for text in texts)
     if one.topic not in ("environment", "sidecar", "port") or (one.v2 and one.topic != "port"):
