@@ -77,3 +77,13 @@ def test_a_placeholder_is_carried() -> None:
 
 def test_no_pods() -> None:
     assert codes(checked(job("JAXJob", {"Worker": 0}, PYTHON))) == ["NOT-A-JOB"]
+
+
+def test_what_the_operator_overruled_was_read_by_the_jobs_own_variables() -> None:
+    env = [
+        {"name": "PROCESS_ID", "value": "7"},
+        {"name": "MINE", "value": "$(PROCESS_ID) $$(PROCESS_ID) $$$(PROCESS_ID)"},
+    ]
+    found = env_of(checked(job("JAXJob", {"Worker": 2}, {**PYTHON, "env": env}, role=AGAIN)))
+    assert found["MINE"] == "7 $$(PROCESS_ID) $$7"
+    assert found["PROCESS_ID"] == INDEX

@@ -134,3 +134,10 @@ def test_it_ends_with_the_master_where_that_is_asked() -> None:
 def test_roles_that_differ_in_their_command_branch_by_the_task() -> None:
     raw = job("XGBoostJob", {"Master": (1, {"command": ["a"]}), "Worker": (2, {"command": ["b"]})}, role=AGAIN)
     assert "$DMLC_TASK_ID" in trainer_of(checked(raw, role_branch=True))["command"][2]
+
+
+def test_a_template_that_says_it_is_a_pod() -> None:
+    raw = xgboost()
+    for role in raw["spec"]["xgbReplicaSpecs"].values():
+        role["template"] = {"apiVersion": "v1", "kind": "Pod", **role["template"]}
+    assert fates(checked(raw))["spec.xgbReplicaSpecs.Worker.template.kind"] == "dropped"

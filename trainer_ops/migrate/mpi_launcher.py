@@ -33,8 +33,7 @@ def environment(draft: Draft, launcher: RolePart, worker: RolePart, *, as_node: 
         _kubectl(draft, launcher, worker, slots)
     else:
         shims.overruled(draft, role, _RESERVED, everywhere=False)
-        for name in _RESERVED:
-            shims.drop_variable(head, name)
+        shims.drop_variable(draft, head, *_RESERVED)
         _roles(draft, launcher, worker)
     if not as_node:
         _no_gpu(draft, role, head)
@@ -47,7 +46,7 @@ def _no_gpu(draft: Draft, role: Role, part: Part) -> None:
         if draft.options.env_shim:
             draft.env(part, name, "")
         else:
-            shims.drop_variable(part, name)
+            shims.drop_variable(draft, part, name)
 
 
 def has_gpu(launcher: Role) -> str:
@@ -65,7 +64,7 @@ def _roles(draft: Draft, launcher: RolePart, worker: RolePart) -> None:
     asked = refers_to_role(launcher[0], worker[0]) and draft.options.env_shim
     for (role, part), value in ((launcher, "launcher"), (worker, "worker")):
         shims.overruled(draft, role, [_ROLE], everywhere=False)
-        shims.drop_variable(part, _ROLE)
+        shims.drop_variable(draft, part, _ROLE)
         if asked:
             held: list[dict[str, Any]] = part.container.setdefault("env", [])
             held.insert(0, {"name": _ROLE, "value": value})
@@ -79,7 +78,7 @@ def _kubectl(draft: Draft, launcher: RolePart, worker: RolePart, slots: int) -> 
         for i, item in enumerate(role.container.get("env") or ()):
             if item["name"] in (_AGENT, f"{_OPEN_MPI}plm_rsh_args", _RESERVED[0]):
                 draft.drop((*role.main_path, "env", i), "for kubectl exec, of which ssh takes the place")
-                shims.drop_variable(part, item["name"])
+                shims.drop_variable(draft, part, item["name"])
     same = {_RESERVED[2]: ("true", "1"), _RESERVED[3]: (str(slots),)}
     remedy = "Give it to mpirun as --mca NAME VALUE"
     shims.reserved(draft, launcher[1], launcher[0], _RESERVED[2:], same, remedy=remedy)
@@ -153,8 +152,7 @@ def _without_mpi(draft: Draft, role: Role, part: Part) -> None:
     """v1's operators set these also when there was nobody to reach; without a hostfile they would only lead astray."""
     names = (_AGENT, _RESERVED[0]) if draft.job.kind.version == "v1" else (*_RESERVED, _ROLE)
     shims.overruled(draft, role, names, everywhere=False)
-    for name in names:
-        shims.drop_variable(part, name)
+    shims.drop_variable(draft, part, *names)
     by_exec = draft.job.kind.version == "v1"
     if not by_exec and refers_to_role(role) and draft.options.env_shim:
         draft.env(part, _ROLE, "launcher", first=True)

@@ -89,6 +89,9 @@ def keys_for(draft: Draft, launcher: tuple[Role, Part], worker: tuple[Role, Part
         user = user_of(role)
         if user != 0:
             _readable(draft, role, part, user)
+    if mount == ROOT:
+        message = f"the ssh key in {ROOT} has mode 0640, where v1 gave it 0600"
+        draft.say("MPI-KEYMODE", launcher[0].main_path, message, severity="info")
     return mount
 
 

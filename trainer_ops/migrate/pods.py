@@ -88,6 +88,8 @@ def _metadata(draft: Draft, role: Role, part: Part) -> None:
     held = role.template.get("metadata") or {}
     for name in ("name", "namespace", "generateName", "creationTimestamp"):
         draft.drop((*path, name), _BY_JOBSET)
+    for name in ("apiVersion", "kind"):
+        draft.drop((*role.template_path, name), "a pod template does not say what it is: v1's API server dropped it")
     for kind in ("labels", "annotations"):
         for key, value in (held.get(kind) or {}).items():
             where = (*path, kind, key)

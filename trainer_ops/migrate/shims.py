@@ -6,12 +6,14 @@ variable of such a name had no effect in v1, and has none here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from trainer_ops.migrate.commands import Line, launches
 from trainer_ops.migrate.draft import Draft, Part, main
 from trainer_ops.migrate.normalise import Role
+from trainer_ops.migrate.places import Key
 
 __all__ = [
     "INDEX",
@@ -33,6 +35,8 @@ INDEX: Final = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernete
 JOB_NAME: Final = {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/jobset-name']"}}
 UNBUFFERED: Final[Mapping[str, Any]] = {"PYTHONUNBUFFERED": "1"}
 
+# ``$(NAME)`` with what escapes it before: ``$$(NAME)`` is no reference.
+_REFERENCE: Final = re.compile(r"(?<!\$)((?:\$\$)*)(\$\(([^()]+)\))")
 # Behind the text of a ``sh -c``: what follows are the words of the command, as they were.
 _EXEC: Final = 'exec "$@"'
 _ZERO: Final = "sh"
@@ -57,8 +61,8 @@ def give(draft: Draft, part: Part, roles: Iterable[Role], made: Mapping[str, Any
     ]
     names = {item["name"] for item in items}
     for container in part.spec["containers"] if everywhere else [part.container]:
-        held = [item for item in container.get("env") or () if item["name"] not in names]
-        container["env"] = [*held, *(dict(item) for item in items)]
+        _remove(draft, part, container, names)
+        container["env"] = [*container.get("env", ()), *(dict(item) for item in items)]
 
 
 def overruled(draft: Draft, role: Role, names: Iterable[str], *, everywhere: bool = True) -> None:
@@ -150,20 +154,38 @@ def reserved(
         if name not in wanted:
             continue
         path = (*role.main_path, "env", i)
-        drop_variable(part, name)
+        drop_variable(draft, part, name)
         if item.get("value", item.get("valueFrom")) in same.get(name, ()):
             draft.drop(path, "Trainer sets the same")
         else:
             draft.refuse("RESERVED-ENV", path, f"Trainer sets {name} itself and refuses it here", remedy=remedy)
 
 
-def drop_variable(part: Part, name: str) -> None:
-    """Take a variable out of the container with the code."""
-    held = part.container.get("env")
-    if held is not None:
-        held[:] = [item for item in held if item["name"] != name]
-        if not held:
-            del part.container["env"]
+def drop_variable(draft: Draft, part: Part, *names: str) -> None:
+    """Take variables out of the container with the code."""
+    _remove(draft, part, part.container, set(names))
+
+
+def _remove(draft: Draft, part: Part, container: dict[str, Any], names: Collection[str]) -> None:
+    """Take variables out of a container; others that refer to them get their text, which they had from the job."""
+    known: dict[str, str] = {}
+    kept: list[dict[str, Any]] = []
+    for item in container.get("env") or ():
+        text = item.get("value")
+        filled = None if text is None else _REFERENCE.sub(lambda match: match[1] + known.get(match[3], match[2]), text)
+        if item["name"] in names:
+            known[item["name"]] = filled or ""
+            if "valueFrom" in item:
+                del known[item["name"]]
+            continue
+        if filled != text:
+            place = part.place("spec", "containers", Key(container["name"]), "env", Key(item["name"]), "value")
+            draft.rewrote(place, "with the text of a variable that v1's operator set again behind it")
+            item = {**item, "value": filled}
+        kept.append(item)
+    container.pop("env", None)
+    if kept:
+        container["env"] = kept
 
 
 def unseen(draft: Draft, role: Role) -> None:
@@ -180,9 +202,6 @@ def without(draft: Draft, part: Part, roles: Sequence[Role], names: Sequence[str
     for role in roles:
         overruled(draft, role, names)
     for container in part.spec["containers"]:
-        held = [item for item in container.get("env") or () if item["name"] not in names]
-        container.pop("env", None)
-        if held:
-            container["env"] = held
+        _remove(draft, part, container, set(names))
     message = f"the code gets no {', '.join(name for name in names if name not in UNBUFFERED)}"
     draft.say("ENV-SHIM", roles[0].main_path, message, severity="warning", remedy="Leave --no-env-shim out")
