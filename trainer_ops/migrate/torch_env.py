@@ -13,11 +13,10 @@ from trainer_ops.migrate.draft import NODE, Draft, Part, main
 from trainer_ops.migrate.hosts import address
 from trainer_ops.migrate.normalise import Role
 from trainer_ops.migrate.places import Key
+from trainer_ops.migrate.shims import INDEX, JOB_NAME
 
-__all__ = ["INDEX", "JOB_NAME", "MASTER", "RESERVED", "inject", "overruled", "own_variables", "rendezvous", "shim"]
+__all__ = ["MASTER", "RESERVED", "inject", "overruled", "own_variables", "rendezvous", "shim"]
 
-INDEX: Final = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
-JOB_NAME: Final = {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/jobset-name']"}}
 MASTER: Final = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 RESERVED: Final = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 PORT: Final = 29500
