@@ -204,6 +204,13 @@ class TestReport:
         assert "digits" in place.read_text()
         assert "3 jobs in 4 files" in capsys.readouterr().out
 
+    def test_it_says_where_results_are(self, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        out = tmp_path / "out"
+        run(["migrate", str(folder), "-o", str(out), "--report", "json"])
+        jobs = [job for file in json.loads(capsys.readouterr().out)["files"] for job in file["jobs"]]
+        assert [job["written"] for job in jobs] == [str(out / "a.yaml"), "", str(out / "c.yaml")]
+        assert jobs[0]["use"]["files"] == {"trainjob": str(out / "a.yaml")}
+
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no path": ((), "PATH: is missing. Give files or folders"),

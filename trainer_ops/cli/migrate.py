@@ -99,7 +99,7 @@ def migrate(
         done = _convert(given, options, backend, apply_check, screen)
     written = _write(given, done)
     _tell(given, done, written, screen, quiet)
-    _put(given, done, options)
+    _put(given, done, written, options)
     return _exit(done, strict)
 
 
@@ -214,10 +214,10 @@ def _tell(given: _Given, done: Sequence[Done], written: dict[str, str], screen: 
         screen.text("more about a code: trainer-ops migrate --explain CODE", "dim")
 
 
-def _put(given: _Given, done: Sequence[Done], options: Options) -> None:
+def _put(given: _Given, done: Sequence[Done], written: dict[str, str], options: Options) -> None:
     """What goes to stdout, or into the report's file."""
     if given.report is not None:
-        text = _report(given.report, done, options)
+        text = _report(given.report, done, written, options)
         if given.report.file:
             Path(given.report.file).write_text(text, encoding="utf-8")
         else:
@@ -247,13 +247,14 @@ def _diffs(done: Sequence[Done]) -> Iterator[str]:
                 yield row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n"
 
 
-def _report(report: _Report, done: Sequence[Done], options: Options) -> str:
+def _report(report: _Report, done: Sequence[Done], written: dict[str, str], options: Options) -> str:
     import json
 
+    from trainer_ops.lifecycle.migration import told_where
     from trainer_ops.lifecycle.version import tool_version
     from trainer_ops.migrate.report.data import build
 
-    data: dict[str, Any] = build([one.result for one in done], options=options, tool_version=tool_version())
+    data: dict[str, Any] = build(told_where(done, written), options=options, tool_version=tool_version())
     if report.form == "json":
         return json.dumps(data, indent=2) + "\n"
     if report.form == "md":

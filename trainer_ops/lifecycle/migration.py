@@ -24,7 +24,7 @@ from trainer_ops.validate.findings import Finding as Refusal
 from trainer_ops.validate.runtime import check_runtime
 from trainer_ops.validate.trainjob import check as check_trainjob
 
-__all__ = ["Done", "admission", "migrate_paths", "migrate_sources", "write_into", "write_over"]
+__all__ = ["Done", "admission", "migrate_paths", "migrate_sources", "told_where", "write_into", "write_over"]
 
 _PLACEHOLDER = re.compile(r"\$\{?\w+\}?|\{\{.*\}\}|\$TRAINER_OPS_\d+_")
 
@@ -199,3 +199,28 @@ def write_into(folder: Path, done: Sequence[Done]) -> dict[str, Path]:
     for path, one in places.items():
         write_file(path, one.migrated.text.encode())
     return {one.name: path for path, one in places.items()}
+
+
+def told_where(done: Sequence[Done], written: Mapping[str, str]) -> list[FileResult]:
+    """The results, with where each was written.
+
+    Args:
+        done: all files.
+        written: of each file that was written, by its name, the path.
+    """
+    return [_told_where(one, written.get(one.name, "")) for one in done]
+
+
+def _told_where(one: Done, place: str) -> FileResult:
+    result = one.result
+    if not place:
+        return result
+    alone = result.documents == 1 and len(result.jobs) == 1 and not result.jobs[0].wrapper
+    jobs = []
+    for job in result.jobs:
+        if job.converted.ok:
+            job = replace(job, written=place)
+            if alone and job.converted.runtime is None:
+                job = replace(job, trainjob_file=place)
+        jobs.append(job)
+    return replace(result, jobs=tuple(jobs))
