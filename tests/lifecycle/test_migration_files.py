@@ -159,6 +159,18 @@ class TestKustomize:
         assert "spec/trainer/image" in told.finding.remedy
 
 
+def test_files_of_a_folder_that_are_no_text_are_told_when_they_name_v1(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_bytes(b"caf\xe9\n")
+    (tmp_path / "b.md").write_bytes(b"caf\xe9, kind: PyTorchJob\n")
+    told = {
+        one.name: [placed.finding.code for placed in one.result.findings]
+        for one in migrate_paths([str(tmp_path)], Options())
+    }
+    assert told == {str(tmp_path / "a.md"): [], str(tmp_path / "b.md"): ["UNREADABLE"]}
+    (named,) = migrate_paths([str(tmp_path / "a.md")], Options())
+    assert [placed.finding.code for placed in named.result.findings] == ["UNREADABLE"]
+
+
 def test_what_trainer_would_refuse_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(JOB.replace("requests: {cpu: 1}", "requests: {cpu: 3}, limits: {cpu: 2}"))

@@ -68,10 +68,7 @@ def migrate_paths(
     """
     found = find(paths, stdin)
     patches = set(_patches(found))
-    sources = [
-        read_source(one.name, one.data, is_patch=one.path is not None and one.path.resolve() in patches)
-        for one in found
-    ]
+    sources = [read_source(one.name, one.data, is_patch=_real(one) in patches, named=one.named) for one in found]
     made = migrate_sources(sources, options, check=check)
     return _transformers([Done(one, where) for one, where in zip(made, found, strict=True)])
 
@@ -79,6 +76,10 @@ def migrate_paths(
 def migrate_sources(sources: Sequence[Source], options: Options, *, check: Checker | None = None) -> list[Migrated]:
     """The same of what was read already."""
     return migrate(sources, options, _both(admission, check))
+
+
+def _real(found: Found) -> Path | None:
+    return found.path.resolve() if found.path is not None else None
 
 
 def _both(first: Checker, second: Checker | None) -> Checker:

@@ -29,12 +29,14 @@ class Found:
         data: its content.
         path: None for standard input.
         below: its path in an output folder.
+        named: it was given itself, not a folder with it.
     """
 
     name: str
     data: bytes
     path: Path | None = None
     below: Path = Path("stdin.yaml")
+    named: bool = True
 
 
 def find(paths: Iterable[str], stdin: Iterable[bytes] = ()) -> list[Found]:
@@ -65,7 +67,7 @@ def find(paths: Iterable[str], stdin: Iterable[bytes] = ()) -> list[Found]:
             data = _read(path)
             if top.is_dir() and b"\0" in data[:_SNIFFED]:
                 continue
-            found.append(Found(str(path), data, path, below))
+            found.append(Found(str(path), data, path, below, named=not top.is_dir()))
     return found
 
 

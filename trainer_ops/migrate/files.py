@@ -73,18 +73,21 @@ class Migrated:
         return self.text != self.source.text
 
 
-def read_source(name: str, data: bytes, *, is_patch: bool = False) -> Source:
+def read_source(name: str, data: bytes, *, is_patch: bool = False, named: bool = True) -> Source:
     """Read one file; what is wrong with it is in its findings.
 
     Args:
         name: as people call it.
         data: its content.
         is_patch: a kustomization beside it uses it as a patch, so its jobs are no whole ones.
+        named: somebody asked for this very file; of others that cannot be read only those that name v1 are told.
     """
     try:
         text = decode(data)
     except Unreadable as exc:
         problem = exc.problem
+        if not named and not names_kubeflow(data.decode("latin-1")):
+            return Source(name)
         told = finding("UNREADABLE", (), problem.reason, remedy=problem.remedy)
         return Source(name, findings=(Placed(told, problem.line),))
     kustomize = is_kustomization(name)

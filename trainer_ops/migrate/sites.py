@@ -221,7 +221,7 @@ class _Walk:
             return "trial", f"Katib {called}"
         if kind == "AppWrapper":
             return "component", called
-        return "field", f"{called or 'document'}, {text_of(path)}"
+        return "field", f"{called or 'a list'}, {text_of(path)}"
 
     def _text(self, value: str, path: Path) -> None:
         node = self._document.built.nodes[path] if self._document.built is not None else None
