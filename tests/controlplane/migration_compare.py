@@ -1,0 +1,173 @@
+"""In what the pods of two fleets differ, once each pod is called by its place in the training.
+
+A topic is a few words with the name of what differs: ``env RANK``, ``pod nodeSelector``, ``mount /data``. Whatever
+differs between a v1 job and its TrainJob must have a row in ``migration_rows``; real pods and simulated ones of one
+generation must not differ at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.controlplane.migration_pods import plain
+from trainer_ops.migrate.simulate.fleet import Fleet, SimContainer, SimPod
+
+__all__ = ["Unlike", "unfaithful", "unlike"]
+
+Names = Callable[[str], str]
+
+# Each generation's controllers write their own.
+_SYSTEM = re.compile(
+    r"(training|trainer)\.kubeflow\.org/|batch\.kubernetes\.io/|jobset\.sigs\.k8s\.io/|job-name$|controller-uid$|"
+    r"JOB_COMPLETION_INDEX$"
+)
+_NOTHING = re.compile(r"(?!)")
+# Compared by other topics, or said by the name of the pod.
+_POD_APART = ("containers", "initContainers", "volumes", "hostname", "subdomain")
+_CONTAINER_APART = ("name", "env", "envFrom", "command", "args", "volumeMounts", "ports")
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """One difference.
+
+    Attributes:
+        topic: what.
+        seat: of which pod, "" for the whole training.
+        one: there, "" when there is nothing.
+        other: here.
+    """
+
+    topic: str
+    seat: str
+    one: str
+    other: str
+
+    def __str__(self) -> str:
+        return f"{self.seat + ': ' if self.seat else ''}{self.topic}: {self.one!r}, and {self.other!r}"
+
+
+def unlike(one: Fleet, other: Fleet) -> list[Unlike]:
+    """All differences of two generations; host names are those of seats before anything is compared."""
+    return _unlike(one, other, _Names(one), _Names(other), _SYSTEM)
+
+
+def unfaithful(simulated: Fleet, real: Fleet) -> list[Unlike]:
+    """All differences of a simulated fleet and the real one of the same generation.
+
+    Of the controllers' own labels and variables only those that are simulated have to be there.
+    """
+    found = _unlike(plain(simulated), real, str, str, _NOTHING)
+    found += _texts("services", "", " ".join(sorted(simulated.services)), " ".join(real.services))
+    return [one for one in found if one.one or not _SYSTEM.match(one.topic.rpartition(" ")[2])]
+
+
+def _unlike(one: Fleet, other: Fleet, names: Names, others: Names, apart: re.Pattern[str]) -> list[Unlike]:
+    found = [
+        *_texts("hostfile", "", "\n".join(map(names, one.hostfile)), "\n".join(map(others, other.hostfile))),
+        *_texts("nodes", "", str(one.nodes), str(other.nodes)),
+    ]
+    for seat in dict.fromkeys(pod.seat for fleet in (one, other) for pod in fleet.pods):
+        first, second = one.seat(seat), other.seat(seat)
+        if first is None or second is None:
+            found += _texts("pod", seat, "there" if first else "", "there" if second else "")
+        else:
+            found += _Pair(seat, names, others, apart).pods(first, second)
+    return found
+
+
+class _Names:
+    """Replaces the host names of a fleet by ``{seat}``."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._seats = {
+            name: pod.seat for pod in fleet.pods for name in (pod.host, pod.host.partition(".")[0], pod.name)
+        }
+        known = "|".join(map(re.escape, sorted(self._seats, key=len, reverse=True)))
+        space = re.escape(fleet.namespace)
+        self._found = re.compile(rf"(?<![\w.-])({known})(?:\.{space}(?:\.svc(?:\.cluster\.local)?)?)?(?![\w-]|\.\w)")
+
+    def __call__(self, text: str) -> str:
+        return self._found.sub(lambda match: f"{{{self._seats[match[1]]}}}", text)
+
+
+def _texts(topic: str, seat: str, one: str, other: str) -> Iterator[Unlike]:
+    if one != other:
+        yield Unlike(topic, seat, one, other)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two pods of one seat."""
+
+    seat: str
+    one: Names
+    other: Names
+    apart: re.Pattern[str]
+
+    def pods(self, first: SimPod, second: SimPod) -> Iterator[Unlike]:
+        """Everything of two pods."""
+        yield from self._maps("label", self._own(first.labels), self._own(second.labels))
+        yield from self._maps("annotation", self._own(first.annotations), self._own(second.annotations))
+        yield from self._maps("pod", _less(first.spec, _POD_APART), _less(second.spec, _POD_APART))
+        volumes = [{v["name"]: _less(v, ("name",)) for v in pod.spec.get("volumes") or ()} for pod in (first, second)]
+        yield from self._maps("volume", *volumes)
+        yield from self._containers("", {"": first.code}, {"": second.code})
+        yield from self._containers("init ", _named(first.init), _named(second.init))
+        sidecars = (_named(c for c in pod.containers if c is not pod.code) for pod in (first, second))
+        yield from self._containers("sidecar ", *sidecars)
+
+    def _containers(
+        self, what: str, there: Mapping[str, SimContainer], here: Mapping[str, SimContainer]
+    ) -> Iterator[Unlike]:
+        for name in {**there, **here}:
+            title = f"{what}{name} " if name else ""
+            one, other = there.get(name), here.get(name)
+            if one is None or other is None:
+                yield from _texts(title.strip(), self.seat, "there" if one else "", "there" if other else "")
+                continue
+            yield from self._maps(f"{title}env", one.env, other.env)
+            yield from self._maps(f"{title}mount", one.mounts, other.mounts)
+            yield from self._maps(
+                title + "container", _less(one.raw, _CONTAINER_APART), _less(other.raw, _CONTAINER_APART)
+            )
+            yield from self._maps(f"{title}port", _ports(one), _ports(other))
+            yield from self._text(f"{title}envFrom", one.raw.get("envFrom"), other.raw.get("envFrom"))
+            # Without a command the image's entry point is started with the arguments.
+            yield from self._text(f"{title}argv", _argv(one), _argv(other))
+
+    def _own(self, pairs: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in pairs.items() if not self.apart.match(name)}
+
+    def _maps(self, topic: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Unlike]:
+        for name in {**one, **other}:
+            yield from self._text(f"{topic} {name}", one.get(name), other.get(name))
+
+    def _text(self, topic: str, one: Any, other: Any) -> Iterator[Unlike]:
+        yield from _texts(topic, self.seat, self.one(_plain(one)), self.other(_plain(other)))
+
+
+def _named(containers: Iterable[SimContainer]) -> dict[str, SimContainer]:
+    return {container.name: container for container in containers}
+
+
+def _argv(container: SimContainer) -> list[str]:
+    return [*(() if container.command else ("<entry point>",)), *container.argv]
+
+
+def _ports(container: SimContainer) -> dict[str, Any]:
+    return {str(port["containerPort"]): _less(port, ("containerPort",)) for port in container.raw.get("ports") or ()}
+
+
+def _less(held: Mapping[str, Any], apart: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in held.items() if name not in apart}
+
+
+def _plain(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, sort_keys=True)
