@@ -140,8 +140,8 @@ class TestText:
         assert all(wide(row) <= 100 for row in rows if str(folder) not in row)
         assert f"✔ {folder / 'a.yaml'}" in rows
         assert f"✘ {folder / 'd.yaml'}" in rows
-        assert "    refused  UNREADABLE      line 2: document 1, column 1: a tab where YAML wants spaces" in rows
-        assert "                             → Indent with spaces" in rows
+        assert "    refused  UNREADABLE       line 2: document 1, column 1: a tab where YAML wants spaces" in rows
+        assert "                              → Indent with spaces" in rows
         table = rows[rows.index("KIND        JOB            RESULT                        FILE") :]
         assert [row.split() for row in table[1:4]] == [
             ["PyTorchJob", "team-a/digits", "torch-distributed", "a.yaml:1"],

@@ -98,8 +98,9 @@ def migrate(
     with _target(where, live or apply_check) as backend:
         done = _convert(given, options, backend, apply_check, screen)
     written = _write(given, done)
-    _tell(given, done, written, screen, quiet)
     _put(given, done, written, options)
+    # Last, so that it stands below a long result where both go to one terminal.
+    _tell(given, done, written, screen, quiet)
     return _exit(done, strict)
 
 

@@ -20,7 +20,7 @@ __all__ = ["count_text", "explain_lines", "file_lines", "known_code", "severitie
 
 _STYLES = {"refused": "red", "warning": "yellow", "info": "dim"}
 _WORDS = {"refused": "refused", "warning": "warning", "info": "note"}
-_WORD, _CODE = 9, 16
+_WORD, _CODE = 9, 17
 # Lines of code that are shown between findings.
 _SHOWN = 5
 
