@@ -243,6 +243,35 @@ def test_placeholders_of_numbers(text: str) -> None:
     assert "name: $NAME\n" in made.text
 
 
+FILLED_IN: dict[str, tuple[str, str, str]] = {
+    "Jinja in a name": ("name: digits", 'name: "digits-{{ ds_nodash }}"', "digits-{{ ds_nodash }}"),
+    "a name alone": ("name: digits", "name: {{ params.name }}", "{{ params.name }}"),
+    "a variable in a name": ("name: digits", "name: digits-${RUN_ID} # c", "digits-${RUN_ID}"),
+    "a variable alone": ("name: digits", "name: $JOB_NAME", "$JOB_NAME"),
+    "Jinja in an argument": ("train.py]", 'train.py, "--day={{ ds }}"]', "--day={{ ds }}"),
+    "an image": ("image: a/b:v1", "image: {{ image }}", "image: {{ image }}"),
+    "an image in quotes": ("image: a/b:v1", 'image: "{{ image }}"', 'image: "{{ image }}"'),
+    "a number": ("replicas: 2", "replicas: {{ nodes }}", "numNodes: {{ nodes }}"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "kept"), FILLED_IN.values(), ids=FILLED_IN.keys())
+@pytest.mark.parametrize("runtime", ["auto", "generate"])
+def test_what_is_filled_in_later_stays(old: str, new: str, kept: str, runtime: str) -> None:
+    text = f"{OTHERS[0]}---\n{JOB.replace(old, new)}---\na: {{{{ b }}}}\nname: $X\n"
+    made = migrate([read_source("job.yaml", text.encode())], Options(allow_placeholders=True, runtime=runtime))[0]
+    assert kept in made.text
+    assert "trainerops" not in made.text
+    assert "TRAINER_OPS" not in made.text
+    assert made.text.startswith(f"{OTHERS[0]}---\n")
+    assert made.text.endswith("---\na: {{ b }}\nname: $X\n")
+    (job,) = made.result.jobs
+    assert job.converted.ok
+    assert "NAME-LEN" not in [one.code for one in job.converted.findings]
+    if "name: " in new:
+        assert f"{kept}-node-0-0.{kept}" in made.text or "MASTER_ADDR" not in made.text
+
+
 def test_a_refused_job_stays_as_it_is() -> None:
     text = f"{JOB.replace('template:', 'templat:')}---\n{JOB}"
     made = converted(text)

@@ -300,6 +300,18 @@ def test_a_reference_to_a_job_is_no_job() -> None:
     assert not done(text).result.jobs
 
 
+def test_what_is_filled_in_later_stays_in_inner_texts_and_in_what_is_told() -> None:
+    name, text, *_ = WRAPPED["a ConfigMap"]
+    made = done(text.replace("digits", "digits-{{ ds }}"), name)
+    assert "name: digits-{{ ds }}\n" in made.text
+    (job,) = made.result.jobs
+    assert job.converted.raw["metadata"]["name"] == "digits-{{ ds }}"
+    assert job.converted.trainjob is not None
+    assert job.converted.trainjob["metadata"]["name"] == "digits-{{ ds }}"
+    assert not [one for one in job.converted.findings if "trainerops" in str(one)]
+    assert not [one for one in job.converted.ledger if "trainerops" in str(one.value)]
+
+
 def test_windows_line_ends_in_markdown_and_texts() -> None:
     for key in ("Markdown in a list", "a ConfigMap", "a List"):
         name, text, *_ = WRAPPED[key]

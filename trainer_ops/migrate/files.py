@@ -10,6 +10,7 @@ from trainer_ops.migrate.convert import Converted, convert
 from trainer_ops.migrate.documents import Document, Unreadable, decode, names_kubeflow, read
 from trainer_ops.migrate.emit import share
 from trainer_ops.migrate.findings import Finding, finding
+from trainer_ops.migrate.masks import Masks, mask_all
 from trainer_ops.migrate.options import Options
 from trainer_ops.migrate.outside import apart
 from trainer_ops.migrate.paths import Path, text_of
@@ -101,7 +102,9 @@ def read_source(name: str, data: bytes, *, is_patch: bool = False, named: bool =
         return Source(name, text, findings=(Placed(finding("OVERLAY", (), "kustomize uses this file as a patch")),))
     if kustomize:
         return Source(name, text, findings=tuple(recognise(read(text, all_of_it=True), name=name)))
-    page = read_page(text, markdown=name.lower().endswith(_MARKDOWN))
+    # In Argo's documents expressions are everywhere; there they are masked in the manifests alone.
+    masked, masks = (text, Masks()) if "argoproj.io" in text else mask_all(text)
+    page = replace(read_page(masked, markdown=name.lower().endswith(_MARKDOWN)), masks=masks)
     beside = [
         told
         for part in _pages(page)
@@ -146,12 +149,16 @@ def migrate(sources: Sequence[Source], options: Options, check: Checker | None =
         runtime = made.runtime if made.runtime is not None and key not in brought else None
         brought.add(key)
         outcomes[site] = Outcome(made, runtime, around)
-        results.setdefault(number, []).append(_result(site, page, made))
+        results.setdefault(number, []).append(
+            _result(site, page.masks if page.masks.words else _masks(sources[number]), made)
+        )
     return [_migrated(source, results.get(number, []), outcomes, options) for number, source in enumerate(sources)]
 
 
 def _migrated(source: Source, jobs: list[JobResult], outcomes: Mapping[Site, Outcome], options: Options) -> Migrated:
     text, left = write(source.page, outcomes) if source.page is not None else (source.text, [])
+    if source.page is not None:
+        text = source.page.masks.restore(text)
     documents = len(source.page.documents) if source.page is not None else 0
     scanned = scan(source.name, source.text, options)
     # A script that the scanner understands needs no word that it is no YAML.
@@ -176,7 +183,7 @@ def _convert(
 ) -> tuple[Converted, Around]:
     made = convert(site.raw, options)
     told = list(made.findings)
-    if page.masks.words and made.runtime is not None:
+    if page.one_object and page.masks.words and made.runtime is not None:
         made, left = apart(made, page.masks)
         told += left
     if made.ok and check is not None:
@@ -241,14 +248,18 @@ def _runtime_key(made: Converted) -> tuple[str, str]:
     return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
 
 
-def _result(site: Site, page: Page, made: Converted) -> JobResult:
-    masks = page.masks
+def _masks(source: Source) -> Masks:
+    return source.page.masks if source.page is not None else Masks()
+
+
+def _result(site: Site, masks: Masks, made: Converted) -> JobResult:
     if masks.words:
         made = replace(
             made,
             raw=masks.restored(made.raw),
             trainjob=masks.restored(made.trainjob),
             runtime=masks.restored(made.runtime),
+            ledger=tuple(replace(entry, value=masks.restored(entry.value)) for entry in made.ledger),
             findings=tuple(replace(one, message=masks.restored(one.message)) for one in made.findings),
         )
     lines = {}

@@ -1,4 +1,4 @@
-"""``{{ }}`` of a template engine that fills a job in later (Argo): words in its place while the job is converted."""
+"""What is filled in later (``{{ }}`` of Argo or Jinja, ``$NAME`` of envsubst in a name): words in its place."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Masks", "mask"]
+__all__ = ["Masks", "mask", "mask_all"]
 
 _EXPRESSION = re.compile(r"\{\{(?:[^{}]|\{[^{}]*\})*\}\}")
+# Numbers that are like that are the converter's matter; a name must stay one while addresses are made of it.
+_VARIABLE = re.compile(r"(?<!\$)\$(?:\{\w+\}|[A-Za-z_]\w*)")
+_NAME_LINE = re.compile(r"^([ \t-]*(?:name|generateName|namespace)[ \t]*:[ \t]*)([^\n#]*\$[^\n#]*)", re.M)
 _NAMES = re.compile(r"(?:name|generateName|namespace)\s*:\s*[\"']?$")
 
 
@@ -62,3 +65,18 @@ def mask(text: str) -> tuple[str, Masks]:
 
     masked = _EXPRESSION.sub(word, text)
     return masked, Masks(words, frozenset(quoted))
+
+
+def mask_all(text: str) -> tuple[str, Masks]:
+    """``mask``, with variables in names too. A text that would not come back as it was is left as it is."""
+    masked, masks = mask(text)
+    words = dict(masks.words)
+
+    def word(found: re.Match[str]) -> str:
+        made = f"x{len(words)}trainerops"
+        words[made] = found[0]
+        return made
+
+    masked = _NAME_LINE.sub(lambda found: found[1] + _VARIABLE.sub(word, found[2]), masked)
+    masks = Masks(words, masks.quoted)
+    return (masked, masks) if words and masks.restore(masked) == text else (text, Masks())
