@@ -70,7 +70,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     ),
     "in the second document": (
         b"a: 1\n---\nkind: TFJob\nb: [\n",
-        "line 5: document 2, column 1: did not find expected node content",
+        "line 5: document 2, column 1: it ends where more is expected. Close all brackets",
     ),
     "a key that is a number": (b"kind: TFJob\n1: x\n", "line 2: document 1: the key 1 is not text. Put it in quotes"),
     "a tag": (b"kind: TFJob\na: !x y\n", "line 2: document 1: the tag !x has no meaning here"),

@@ -282,6 +282,8 @@ def _marked(exc: yaml.MarkedYAMLError, text: str, first_line: int, first_column:
         return Problem(where, "a colon in an unexpected place", remedy, column)
     if "maximum nesting" in problem:
         return Problem(where, "it is nested too deeply", "Write it flatter", column)
+    if mark is not None and mark.index >= len(text.rstrip()):
+        return Problem(where, "it ends where more is expected", "Close all brackets and quotes", column)
     context = f" {exc.context}" if exc.context else ""
     return Problem(where, f"{problem}{context}", "Check the indentation, quotes and brackets up to this line", column)
 
