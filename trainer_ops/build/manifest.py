@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from trainer_ops.build.addresses import follow_name
 from trainer_ops.build.mounts import environment, refuse_out_of_reach
 from trainer_ops.build.trainer import spec_of
 from trainer_ops.errors import InvalidRequest
@@ -90,6 +91,8 @@ def build(
         meta = manifest.get("metadata") or {}
         given = meta.get("name")
         name = manifest_job_name(given, attempt) if given else job_name(key, attempt, request.title)
+        if "spec" in manifest:
+            manifest["spec"] = follow_name(manifest["spec"], str(given or meta.get("generateName") or ""), name)
         labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
         where = "manifest.metadata."
     own_labels, own_notes = _own_metadata(request, key, attempt, version, source_link)
