@@ -23,6 +23,7 @@ if not HAS_KFP:
         "test_function.py",
         "test_golden.py",
         "test_local.py",
+        "test_migration_calls.py",
         "test_examples.py",
         "test_retraining.py",
     ]

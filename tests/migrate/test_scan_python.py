@@ -78,16 +78,15 @@ CALLS = {
         "trainer_ops.submit(manifest=trainjob)",
     ),
     "by name": (
-        "api.delete_namespaced_custom_object(group='kubeflow.org', version='v1', namespace=ns, plural='tfjobs', name=n)",
+        "api.delete_namespaced_custom_object(group='kubeflow.org', version='v1', namespace=a, plural='tfjobs', name=n)",
         "trainer_ops.cancel(n)",
     ),
     "constants": (
-        "GROUP, X = 'kubeflow.org', 1\nGROUP = 'kubeflow.org'\nP = 'mpijobs'\napi.list_cluster_custom_object('kubeflow.org', 'v2beta1', P)",
+        "G, P = 1, 2\nGROUP = 'kubeflow.org'\nPL = 'mpijobs'\napi.list_cluster_custom_object(GROUP, 'v2beta1', PL)",
         "trainer-ops list",
     ),
     "options in a dict": (
-        "WHERE = {'group': 'kubeflow.org', 'version': 'v1', 'plural': 'jaxjobs'}\n"
-        "api.get_namespaced_custom_object(namespace='a', name='b', **WHERE)",
+        "W = {'group': 'kubeflow.org', 'plural': 'jaxjobs'}\napi.get_namespaced_custom_object(name='b', **W)",
         "trainer_ops.wait('b')",
     ),
     "dynamic client": ("dyn.resources.get(api_version='kubeflow.org/v1', kind='PyTorchJob')", "trainer_ops.wait"),

@@ -84,7 +84,7 @@ class TestAirflow:
                     {"name": "tensorflow", "image": "registry.example/tf:1", "command": ["python", "t.py"]}]}}}}},
             )
             KubernetesCreateResourceOperator(
-                task_id="make", yaml_conf=JOB, namespace="ml", kubernetes_conn_id="prod", custom_resource_definition=True
+                task_id="make", yaml_conf=JOB, namespace="ml", kubernetes_conn_id="prod"
             )
         """)
         )
@@ -177,17 +177,26 @@ class TestPipelines:
         assert scan("a.yaml", text) == ()
 
 
+_JOBSET = "jobset.sigs.k8s.io/jobset"
+_REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
+_INDEX = "batch.kubernetes.io/job-completion-index"
+LINES = {
+    "apply": ("kubectl apply -f pytorchjob.yaml", "trainer-ops run -f pytorchjob.yaml"),
+    "logs": ("kubectl logs tfjob/digits", "trainer-ops logs digits -f"),
+    "describe": ("oc describe mpijobs sim -n ml", "trainer-ops status sim --target kubernetes:///ml"),
+    "all of a kind": ("kubectl get pytorchjobs", "trainer-ops list"),
+    "in an expression": ("STATE=$(kubectl get jaxjob $NAME -o json | jq .)", 'trainer-ops status "$NAME"'),
+    "full name": ("kubectl delete xgboostjobs.v1.kubeflow.org trees", "trainer-ops cancel trees"),
+    "another verb": ("kubectl annotate tfjob x a=b", "kubectl … trainjobs.trainer.kubeflow.org"),
+}
+
+
 class TestShell:
     def test_a_script(self) -> None:
         told = found("submit.sh")
         assert [(one.line, one.finding.code, one.replacement.split("\n")[0]) for one in told][:4] == [
             (5, "KUBECTL", "trainer-ops wait language --target kubernetes:///research"),
-            (
-                7,
-                "LABEL-SELECTOR",
-                "jobset.sigs.k8s.io/jobset-name=language,"
-                "jobset.sigs.k8s.io/replicatedjob-name=node,batch.kubernetes.io/job-completion-index=0",
-            ),
+            (7, "LABEL-SELECTOR", f"{_JOBSET}-name=language,{_REPLICATED}=node,{_INDEX}=0"),
             (8, "KUBECTL", "trainer-ops list"),
             (9, "KUBECTL", 'trainer-ops cancel "$OLD"'),
         ]
@@ -195,16 +204,6 @@ class TestShell:
         runtime, job = yaml.safe_load_all(told[4].replacement)
         assert runtime["metadata"]["name"] == "digits-${RUN}-tensorflow"
         assert job["spec"]["trainer"]["command"][-1] == "--run=${RUN}"
-
-    LINES = {
-        "apply": ("kubectl apply -f pytorchjob.yaml", "trainer-ops run -f pytorchjob.yaml"),
-        "logs": ("kubectl logs tfjob/digits", "trainer-ops logs digits -f"),
-        "describe": ("oc describe mpijobs sim -n ml", "trainer-ops status sim --target kubernetes:///ml"),
-        "all of a kind": ("kubectl get pytorchjobs", "trainer-ops list"),
-        "in an expression": ("STATE=$(kubectl get jaxjob $NAME -o json | jq .)", 'trainer-ops status "$NAME"'),
-        "full name": ("kubectl delete xgboostjobs.v1.kubeflow.org trees", "trainer-ops cancel trees"),
-        "another verb": ("kubectl annotate tfjob x a=b", "kubectl … trainjobs.trainer.kubeflow.org"),
-    }
 
     @pytest.mark.parametrize(("line", "instead"), LINES.values(), ids=LINES.keys())
     def test_a_line(self, line: str, instead: str) -> None:

@@ -335,6 +335,7 @@ def _use(job: Raw) -> Content:
         "details",
         el("summary", "Run it: terminal, Airflow, Kubeflow Pipelines"),
         el("p", f"With each object in a file of its own: {files}.", class_="note"),
+        el("p", f"▲ {use['note']}.", class_="note") if use["note"] else None,
         el("pre", "\n".join(use["terminal"]), tabindex="0"),
         el("pre", use["airflow"].rstrip("\n"), tabindex="0"),
         el("pre", use["kfp"].rstrip("\n"), tabindex="0"),

@@ -27,7 +27,8 @@ JOB::
      "pods": {"v1": {"pods": 4, "nodes": 4, "processes": "auto", "gpus": 8}, "v2": {…}},            # or null
      "differences": [{"topic": "environment", "what": "RANK", "seats": ["rank 0"], "v1": "0", "v2": "", "code": "…"}],
      "by_hand": [{"severity": "warning", "code": "TTL-RERUN", "do": "…", "why": "…"}],
-     "use": {"airflow": "…", "kfp": "…", "terminal": ["…"], "files": {"trainjob": "a.yaml"}}}         # or null
+     "use": {"airflow": "…", "kfp": "…", "terminal": ["…"], "files": {"trainjob": "a.yaml"},
+             "note": ""}}                            # or null
 
 PLACED, something else in the file: the fields of a finding, and ``line``, ``document``, ``what`` (the text that stands
 there), ``replacement``, ``job`` (a JOB that stands inside it, or null).

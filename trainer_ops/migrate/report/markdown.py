@@ -197,7 +197,7 @@ def _result(job: Raw) -> Iterator[str]:
     text = "---\n".join(part for part in (yaml["runtime"], yaml["trainjob"]) if part)
     yield from _block("yaml", text)
     if use is not None:
-        yield "Run it:"
+        yield "Run it" + (f" ({_text(use['note'])}):" if use["note"] else ":")
         yield ""
         yield from _block("sh", "".join(f"{line}\n" for line in use["terminal"]))
         yield from _block("python", use["airflow"])

@@ -20,12 +20,14 @@ class Use:
         kfp: Python of a pipeline.
         terminal: commands, one after the other.
         files: the file that each object is expected to stand in alone, by ``trainjob`` and ``runtime``.
+        note: what keeps it from being run like this again and again, "" when nothing does.
     """
 
     airflow: str
     kfp: str
     terminal: tuple[str, ...]
     files: Mapping[str, str]
+    note: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The documented form."""
@@ -34,6 +36,7 @@ class Use:
             "kfp": self.kfp,
             "terminal": list(self.terminal),
             "files": dict(self.files),
+            "note": self.note,
         }
 
 
@@ -54,7 +57,24 @@ def use_of(
     files = {"trainjob": trainjob_file or f"{name}.yaml"}
     if runtime is not None:
         files["runtime"] = runtime_file or f"{runtime['metadata']['name']}.yaml"
-    return Use(_airflow(name, namespace, files), _kfp(name, namespace, files), _terminal(namespace, files), files)
+    note = ""
+    if metadata.get("name") and _names(runtime, name):
+        note = (
+            f"The runtime holds addresses of {name}, and every run of a DAG or a pipeline has a name of its own: "
+            "migrate the job with generateName instead of name for those"
+        )
+    return Use(_airflow(name, namespace, files), _kfp(name, namespace, files), _terminal(namespace, files), files, note)
+
+
+def _names(value: Any, name: str) -> bool:
+    """Whether the address of a pod of that TrainJob stands in nested data. In a TrainJob they follow its name."""
+    if isinstance(value, str):
+        return (
+            re.search(rf"(?<![\w.-]){re.escape(name)}-[a-z0-9-]+-0-\d+\.{re.escape(name)}(?![\w-])", value) is not None
+        )
+    if isinstance(value, Mapping):
+        return any(_names(item, name) for item in value.values())
+    return any(_names(item, name) for item in value) if isinstance(value, list) else False
 
 
 def identifier(text: str) -> str:
