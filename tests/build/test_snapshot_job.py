@@ -120,7 +120,7 @@ def test_a_claim_is_one_volume(other: dict[str, Any], claims: list[tuple[str, bo
     volumes = [v["persistentVolumeClaim"] for v in pod(**other)["volumes"] if "persistentVolumeClaim" in v]
     assert [(v["claimName"], v.get("readOnly", False)) for v in volumes] == claims
     found = {m["mountPath"]: m.get("readOnly", False) for m in container(**other)["volumeMounts"]}
-    assert found == {"/tmp": False, **mounts}
+    assert found == {"/scratch": False, **mounts}
 
 
 def test_its_environment() -> None:

@@ -42,8 +42,8 @@ DEFAULT_CLAIM: Final = "trainer-ops-snapshots"
 STORE_PATH: Final = "/store"
 CLAIMS_PATH: Final = "/claims"
 
-# Not an error of the user's: worth another try (sysexits.h EX_TEMPFAIL). All other codes of the program end the Job.
-EXIT_TRANSIENT: Final = 75
+# Errors of the user's end the Job; what the program ends with when another try is worth it (75, EX_TEMPFAIL of
+# sysexits.h), or a kill, does not.
 _FINAL_EXITS: Final = (1, 2)
 _BACKOFF_LIMIT: Final = 4
 # A day in which a person may look at the log, and a step that was killed may come back for the result.
@@ -51,7 +51,9 @@ _TTL_SECONDS: Final = 86400
 _GRACE_SECONDS: Final = 20
 # Not root: a claim is made writable by fsGroup, and what lies on it stays readable for all.
 _USER: Final = 1000
-_OWN_ENV: Final = {"HOME": "/tmp", "PYTHONUNBUFFERED": "1"}
+# The one place where the container may write besides the store. Not /tmp: that would hide what an image keeps there.
+_SCRATCH: Final = "/scratch"
+_OWN_ENV: Final = {"HOME": _SCRATCH, "TMPDIR": _SCRATCH, "PYTHONUNBUFFERED": "1"}
 _RESOURCES: Final = {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
 
 
@@ -245,8 +247,8 @@ def _arguments(ask: SnapshotAsk) -> list[str]:
 
 def _volumes(ask: SnapshotAsk) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """A scratch folder, the store's claim, and that of a pvc:// source; a claim is one volume (kubernetes #132921)."""
-    volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {}}]
-    mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}]
+    volumes: list[dict[str, Any]] = [{"name": "scratch", "emptyDir": {}}]
+    mounts: list[dict[str, Any]] = [{"name": "scratch", "mountPath": _SCRATCH}]
     source, store = _claim_and_folder(ask.uri)[0], ask.claim
     if store:
         volumes.append({"name": "store", "persistentVolumeClaim": {"claimName": store}})
