@@ -11,7 +11,7 @@ from trainer_ops.migrate.options import Options
 from trainer_ops.migrate.report.results import Placed
 from trainer_ops.migrate.scan import labels
 from trainer_ops.migrate.scan.about import KIND_OF_PLURAL, placed
-from trainer_ops.migrate.scan.embedded import in_text
+from trainer_ops.migrate.scan.embedded import in_text, names_job
 from trainer_ops.migrate.scan.source import one_line
 
 __all__ = ["applied_files", "heredocs", "job_name", "scan_shell"]
@@ -129,6 +129,8 @@ _MESSAGES: Final[Mapping[str, str]] = {
 
 
 def _heredocs(text: str, first_line: int, options: Options) -> Iterator[Placed]:
+    if not names_job(text):
+        return  # most files: and a document that never ends is looked for to the end of the file
     for here in _HEREDOC.finditer(text):
         start = first_line + text[: here.start(3)].count("\n")
         for job in in_text(here[3], options):
