@@ -131,6 +131,7 @@ def test_its_environment() -> None:
         "HOME": "/mine",
         "N": "2",
         "PYTHONUNBUFFERED": "1",
+        "TMPDIR": "/scratch",
     }
     assert "envFrom" not in container()
 
