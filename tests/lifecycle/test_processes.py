@@ -116,7 +116,9 @@ def test_twenty_processes_of_two_checkouts_at_once_train_once(checkouts: Checkou
     assert [process.returncode for process in processes] == [0] * 20, [error for _, error in ends]
     answers = [json.loads(text) for text, _ in ends]
     assert len({answer["package"] for answer in answers}) == 2
-    outcomes = [answer["outcome"] for answer in answers]
+    # Each has seen the course of it from when it began to look; what came of it is the same for all.
+    own = ("phases", "nodes", "events", "seen_at")
+    outcomes = [{k: v for k, v in answer["outcome"].items() if k not in own} for answer in answers]
     assert outcomes == [outcomes[0]] * 20
     assert outcomes[0]["metrics"] == {"accuracy": 0.75}
     assert checkouts.trained() == 1
