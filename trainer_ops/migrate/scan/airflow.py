@@ -184,7 +184,7 @@ def _of_v1(source: Source, node: ast.AST) -> bool:
 
 def _own_sensors(source: Source) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
     """Classes and functions that are sensors for v1 jobs."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef):
             wanted = any("Sensor" in ast.unparse(base) for base in node.bases)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -88,7 +88,7 @@ def _instead(source: Source, call: ast.Call, verb: str) -> str:
 
 
 def _status(source: Source) -> Iterator[Placed]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Compare) and _asks_for_succeeded(source, node):
             yield placed(
                 "STATUS-READ",

@@ -22,12 +22,12 @@ def scan(source: Source) -> Iterator[Placed]:
     """Every text with such a label in it, docstrings left out."""
     told_of = {
         id(node.body[0].value)
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Constant | ast.JoinedStr) or id(node) in told_of:
             continue
         told_of.update(id(part) for part in getattr(node, "values", ()))

@@ -57,7 +57,7 @@ def scan_source(source: Source, options: Options) -> tuple[Placed, ...]:
 
 def _jobs(source: Source, options: Options, taken: set[int]) -> Iterator[Placed]:
     """Jobs in strings and dicts that nothing else has told of."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if id(node) in taken:
             continue
         if isinstance(node, ast.Constant | ast.JoinedStr):

@@ -10,7 +10,7 @@ from typing import Final
 from trainer_ops.migrate.options import Options
 from trainer_ops.migrate.report.results import Placed
 from trainer_ops.migrate.scan import labels
-from trainer_ops.migrate.scan.about import KIND_OF_PLURAL, placed
+from trainer_ops.migrate.scan.about import KIND_OF_PLURAL, NAMES, placed
 from trainer_ops.migrate.scan.embedded import in_text, names_job
 from trainer_ops.migrate.scan.source import one_line
 
@@ -38,8 +38,11 @@ def scan_shell(text: str, options: Options | None = None, *, first_line: int = 1
         options: for the jobs in its here-documents.
         first_line: the line of the file on which the text begins.
     """
+    if NAMES.search(text) is None:
+        return ()
     found: list[Placed] = []
-    for line, command in _commands(text, first_line):
+    commands = _commands(text, first_line) if _KUBECTL.search(text) or _LABEL.search(text) else ()
+    for line, command in commands:
         if _KUBECTL.search(command):
             told = _told(line, command)
             found += [told] if told is not None else []

@@ -37,6 +37,7 @@ class Source:
         names: what imported names stand for: ``{"TC": "kubeflow.training.TrainingClient"}``.
         assigned: the one value that a name, or an attribute like ``self.client``, is given; of names with several none.
         annotated: the types of parameters.
+        nodes: of the tree, outer ones before inner ones.
     """
 
     text: str
@@ -45,6 +46,7 @@ class Source:
     names: dict[str, str] = field(default_factory=dict)
     assigned: dict[str, ast.expr] = field(default_factory=dict)
     annotated: dict[str, ast.expr] = field(default_factory=dict)
+    nodes: tuple[ast.AST, ...] = ()
 
     @classmethod
     def parse(cls, text: str, *, offset: int = 0, known: Source | None = None) -> Source:
@@ -63,6 +65,7 @@ class Source:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # escapes of others' texts are none of ours
             source = cls(text, ast.parse(text), offset)
+        source.nodes = tuple(ast.walk(source.tree))
         if known is not None:
             source.names, source.assigned = dict(known.names), dict(known.assigned)
         source._read()
@@ -70,7 +73,7 @@ class Source:
 
     def _read(self) -> None:
         seen: set[str] = set()
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     self.names[alias.asname or alias.name.split(".")[0]] = (
@@ -105,7 +108,7 @@ class Source:
 
     def calls(self) -> Iterator[tuple[ast.Call, str]]:
         """Every call, with the full name of what is called, in the order of the text."""
-        found = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+        found = [node for node in self.nodes if isinstance(node, ast.Call)]
         for node in sorted(found, key=lambda call: (call.lineno, call.col_offset)):
             yield node, self.meaning(node.func)
 
@@ -136,7 +139,7 @@ class Source:
 
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
         """Every function, inner ones too."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node
 
