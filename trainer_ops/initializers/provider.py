@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainer_ops.errors import InvalidRequest, TrainerOpsError
-from trainer_ops.initializers.source import Source
 
 __all__ = [
     "Credentials",
@@ -146,6 +145,3 @@ class Provider(Protocol):
 
     def close(self) -> None:
         """Let go of connections; idempotent."""
-
-
-ProviderOf = Callable[[Source, Credentials], Provider]

@@ -16,7 +16,7 @@ from trainer_ops.lifecycle.patience import persist
 from trainer_ops.model.identity import JobRef
 from trainer_ops.model.observed import ObservedPod
 
-__all__ = ["Cancelled", "Policy", "cancel"]
+__all__ = ["Cancelled", "Policy", "cancel", "stop_this_one"]
 
 Policy = Literal["delete", "suspend", "keep"]
 
@@ -75,6 +75,17 @@ def _stop(
         return "already_finished"
     if policy == "keep":
         return "kept"
+    return stop_this_one(backend, ref, policy)
+
+
+def stop_this_one(
+    backend: Backend, ref: JobRef, policy: Literal["delete", "suspend"]
+) -> Literal["deleted", "suspended", "gone"]:
+    """One call, wherever it stands; ``gone``: there is none of this uid any more.
+
+    Raises:
+        BackendError: the target refuses, or gave no answer.
+    """
     try:
         if policy == "suspend":
             backend.set_suspended(ref.name, True, uid=ref.uid)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from trainer_ops.backends.base import Backend
-from trainer_ops.errors import BackendError, InvalidRequest, NotFound, PreconditionFailed
+from trainer_ops.errors import BackendError, InvalidRequest
 from trainer_ops.lifecycle.attempts import Attempt
+from trainer_ops.lifecycle.cancel import stop_this_one
 from trainer_ops.lifecycle.clock import Clock
 from trainer_ops.lifecycle.patience import persist
 from trainer_ops.model.identity import JobRef
@@ -80,7 +81,7 @@ def cleanup(
             continue
         ref = JobRef(backend.target, backend.namespace, attempt.name, attempt.uid)
         try:
-            how = persist(lambda ref=ref: _stop(backend, ref, policy), clock=clock, patience=patience)  # type: ignore[misc]
+            how = persist(lambda ref=ref: stop_this_one(backend, ref, policy), clock=clock, patience=patience)  # type: ignore[misc]
             done.append(Cleaned(ref, attempt.phase, how))
         except BackendError as error:
             errors.append(error)
@@ -98,13 +99,3 @@ def _meant(attempt: Attempt, raw: Mapping[str, object], only: Only, older_than: 
     if only == "failed":
         return attempt.phase is Phase.FAILED
     return only == "all" or attempt.phase.finished
-
-
-def _stop(backend: Backend, ref: JobRef, policy: str) -> Literal["deleted", "suspended", "gone"]:
-    try:
-        if policy == "suspend":
-            backend.set_suspended(ref.name, True, uid=ref.uid)
-            return "suspended"
-        return "deleted" if backend.delete(ref.name, uid=ref.uid) else "gone"
-    except (NotFound, PreconditionFailed):
-        return "gone"
