@@ -244,7 +244,9 @@ def test_what_is_no_python(text: str, line: int) -> None:
 def test_deep_and_odd_python_does_no_harm() -> None:
     deep = "x = 'pytorchjobs'\ny = " + "(" * 150 + "1" + ")" * 150 + "\nz = " + "+".join(["1"] * 3000)
     assert [one.finding.code for one in scan_python(deep)] in ([], ["UNREADABLE"])
-    loops = "a = b\nb = a\nf(a, 'kubeflow.org', 'pytorchjobs')\nself.x = self.x\nc = c()\nc.d('kubeflow.org/v1')"
+    endless = "f('pytorchjobs', " + "+".join(["'a'"] * 3000) + ")"
+    assert [one.finding.code for one in scan_python(endless)] in ([], ["UNREADABLE"])
+    loops = "a = b\nb = a\nf(a, 'kubeflow.org', 'pytorchjobs')\nself.x = self.x\nc = c.e()\nc.d('kubeflow.org/v1')"
     assert [one.finding.code for one in scan_python(loops)] == ["API-CALL"]
 
 

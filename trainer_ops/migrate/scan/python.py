@@ -25,7 +25,7 @@ def scan_python(text: str, options: Options | None = None) -> tuple[Placed, ...]
     if not knows_v1(text):
         return ()
     try:
-        source = Source.parse(text)
+        return scan_source(Source.parse(text), options or Options())
     except (SyntaxError, ValueError, RecursionError) as exc:
         line = getattr(exc, "lineno", None) or 1
         reason = exc.msg if isinstance(exc, SyntaxError) else str(exc)
@@ -38,7 +38,6 @@ def scan_python(text: str, options: Options | None = None) -> tuple[Placed, ...]
                 remedy="Look for v1 in it by hand",
             ),
         )
-    return scan_source(source, options or Options())
 
 
 def scan_source(source: Source, options: Options) -> tuple[Placed, ...]:

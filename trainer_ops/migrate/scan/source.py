@@ -112,24 +112,25 @@ class Source:
         for node in sorted(found, key=lambda call: (call.lineno, call.col_offset)):
             yield node, self.meaning(node.func)
 
-    def meaning(self, node: ast.expr) -> str:
+    def meaning(self, node: ast.expr, depth: int = 32) -> str:
         """The full name that an expression stands for; a method of a known object as ``package.Class.method``.
 
-        "" when it is no name.
+        "" when it is no name, or one that is made of itself: ``x = x.copy()``.
         """
         name = dotted(node)
+        if not depth:
+            return ""
         if name in self.names:
             return self.names[name]
-        if name in self.assigned and isinstance(self.assigned[name], ast.Call):
-            call = self.assigned[name]
-            assert isinstance(call, ast.Call)
-            return self.meaning(call.func) if dotted(call.func) != name else ""
+        known = self.assigned.get(name)
+        if isinstance(known, ast.Call):
+            return self.meaning(known.func, depth - 1)
         if name in self.annotated:
-            return self.meaning(self.annotated[name])
+            return self.meaning(self.annotated[name], depth - 1)
         if isinstance(node, ast.Attribute):
-            owner = self.meaning(node.value)
+            owner = self.meaning(node.value, depth - 1)
             return f"{owner}.{node.attr}" if owner else ""
-        return self.meaning(node.func) if isinstance(node, ast.Call) else name
+        return self.meaning(node.func, depth - 1) if isinstance(node, ast.Call) else name
 
     def resolved(self, node: ast.expr | None, depth: int = 8) -> ast.expr | None:
         """The expression that a name was given, where that is known."""
