@@ -16,7 +16,7 @@ Cli = Callable[..., Any]
 
 COMMANDS = [
     "run", "submit", "wait", "status", "list", "logs", "report", "exec", "cancel", "suspend", "resume", "validate",
-    "runtimes", "rbac", "demo",
+    "runtimes", "rbac", "migrate", "demo",
 ]  # fmt: skip
 GROUPS = {"init": ["dataset", "model"], "snapshots": ["list", "verify", "gc"]}
 HEAVY = {"pydantic", "yaml", "rich", "kubernetes", "sqlite3", "asyncio", "psutil", "tenacity", "importlib.metadata"}
