@@ -77,8 +77,10 @@ def _container(raw: Raw, metadata: Raw, spec: Raw) -> SimContainer:
 
 
 def _resources(raw: Raw) -> dict[str, dict[str, str]]:
-    limits = {str(name): str(value) for name, value in (raw.get("limits") or {}).items()}
-    requests = {str(name): str(value) for name, value in (raw.get("requests") or {}).items()}
+    limits, requests = (
+        {str(name): str(value) for name, value in (raw.get(kind) or {}).items() if value is not None}
+        for kind in ("limits", "requests")
+    )
     return {"limits": limits, "requests": {**limits, **requests}}
 
 

@@ -55,7 +55,7 @@ _TABLE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("container", "readinessProbe", ("MPI-SSHD-CMD",)),
     ("sidecar", r".*: PET_\w+", ("SIDECAR",)),
     ("sidecar", r".*: (PADDLE_\w+|POD_IP_DUMMY)", ("PADDLE-MASTER", "NAME-LEN")),
-    ("gang", ".*", ("SCHEDULER-NAME",)),
+    ("gang", ".*", ("SCHEDULER-NAME", "ROLE-DIFF")),
     ("start", ".*", ("GANG-DEPENDS", "MPI-LAUNCHER-ONLY")),
     ("success", ".*", ("SUCCESS-RULE", "MPI-LAUNCHER-ONLY", "ELASTIC-RANGE")),
     ("cleanup", "ttl", ("TTL-RERUN",)),
