@@ -47,6 +47,8 @@ class Silent:
         while True:
             try:
                 plain, _ = self._listener.accept()
+                # Both: a client may hang up in the middle of the handshake.
+                self._open.append(plain)
                 connection = self._wrap(plain)
                 self._open.append(connection)
                 connection.recv(65536)
