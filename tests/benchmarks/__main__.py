@@ -99,19 +99,21 @@ def engine() -> Iterator[Row]:
 
 
 def main() -> int:
-    """Print the table; 1 when a goal is missed."""
+    """Print a table for each part as soon as it is measured; 1 when a goal is missed."""
     console = Console(width=int(os.environ.get("COLUMNS", "130")))
-    table = Table(title="trainer_ops beside what one would use instead (medians, one run)", title_justify="left")
-    for name in ("what", "ours", "other", "ratio", "goal", ""):
-        table.add_column(name)
+    console.print("trainer_ops beside what one would use instead (medians, one run)")
     missed = 0
     for part in (importing, starting, engine, launcher, snapshots):
-        console.print(f"· {(part.__doc__ or '').splitlines()[0]}", style="dim")
+        # Whoever ends it early has what was measured until then.
+        table = Table(title=(part.__doc__ or "").splitlines()[0], title_justify="left")
+        for name in ("what", "ours", "other", "ratio", "goal", ""):
+            table.add_column(name)
         for row in part():
             mark = "" if row.met is None else "✔" if row.met else "✘"
             missed += row.met is False
             table.add_row(row.what, row.ours, row.other, row.ratio, row.goal, mark)
-    console.print(table)
+            console.print(f"· {row.what}: {row.ours} {mark}", style="dim")
+        console.print(table)
     return 1 if missed else 0
 
 
