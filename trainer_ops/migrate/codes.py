@@ -380,4 +380,6 @@ _OF_JOBS: Final[Mapping[str, Code]] = {
         "Trainer counts devices of resources called …gpu… only; for others the number of processes follows the CPUs.",
     ),
 }
-CODES: Final[Mapping[str, Code]] = dict(sorted({**_OF_JOBS, **KIND_CODES, **POD_CODES, **FILE_CODES, **SCAN_CODES}.items()))
+CODES: Final[Mapping[str, Code]] = dict(
+    sorted({**_OF_JOBS, **KIND_CODES, **POD_CODES, **FILE_CODES, **SCAN_CODES}.items())
+)
