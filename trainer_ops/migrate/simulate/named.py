@@ -132,7 +132,9 @@ def _of_no_use(one: Difference, job: V1Job, options: Options, v2: Fleet) -> bool
     if _TRANSPORT.fullmatch(variable):
         return unread
     torchrun = all(_TORCHRUN.search(_text(pod.code)) for pod in v2.pods)
-    # torchrun gives them to the processes that it starts.
+    # torchrun gives them to the processes that it starts, whatever its words mention: only a reference comes before it.
+    referred = re.compile(rf"\$[({{]?{re.escape(variable)}\b")
+    unread = not any(referred.search(_text(pod.code, after=True)) for pod in v2.pods)
     return job.kind.name == "PyTorchJob" and torchrun and unread and bool(_RENDEZVOUS.fullmatch(variable))
 
 
