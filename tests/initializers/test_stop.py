@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -41,23 +42,26 @@ class Silent:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
-        while True:
-            try:
+        with contextlib.suppress(OSError):
+            while True:
                 plain, _ = self._listener.accept()
-                # Both: a client may hang up in the middle of the handshake.
                 self._open.append(plain)
                 connection = self._wrap(plain)
                 self._open.append(connection)
                 connection.recv(65536)
                 connection.sendall(self.words)
-            except OSError:
-                return
-            self.asked.set()
+                self.asked.set()
 
     def close(self) -> None:
+        """No client is left with it, and no thread with a client."""
+        for each in (self._listener, *self._open):
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
+        self._thread.join(SOON)
         for each in (self._listener, *self._open):
             each.close()
 
