@@ -324,7 +324,9 @@ class Container:
         )
 
     def _stand_ins(self, argv: list[str]) -> list[Mount]:
-        """In the pods of an MPI training: an ssh and an sshd (see ``rshd``)."""
+        """In pods of MPI trainings ssh and sshd (see ``rshd``); nslookup for training-operator's init container."""
+        if self._host.contained and self.view.name == "init-pytorch":
+            return [Mount(source, target) for target, source in self._host.resolver.items()]
         targets = [mount["mountPath"] for mount in self.view.spec.get("volumeMounts") or ()]
         if not self._host.contained or not ("/etc/mpi" in targets or argv[:1] == ["/usr/sbin/sshd"]):
             return []

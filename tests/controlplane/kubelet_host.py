@@ -120,12 +120,20 @@ class Host:
         """Programs of images that are not here: path in the container -> file to mount over it."""
         return {f"/usr/{place}": self.folder / place for place in ("sbin/sshd", "bin/ssh")}
 
+    @property
+    def resolver(self) -> dict[str, Path]:
+        """The same for images that ask for names: there is no DNS here, but names are known."""
+        return {"/usr/bin/nslookup": self.folder / "bin" / "nslookup"}
+
     def write_stand_ins(self) -> None:
         """Make them."""
         program = Path(__file__).with_name("rshd.py")
-        for path in self.stand_ins.values():
-            path.parent.mkdir(parents=True)
-            path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {program} {path.name} "$@"\n')
+        texts = {path: f'{program} {path.name} "$@"' for path in self.stand_ins.values()}
+        ask = "import socket, sys; print(socket.gethostbyname(sys.argv[1]))"
+        texts |= dict.fromkeys(self.resolver.values(), f'-c "{ask}" "$1"')
+        for path, arguments in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {arguments}\n")
             path.chmod(0o755)
 
     def base_env(self, hostname: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The pods' network: an address, a network namespace and the names of its JobSet for each pod.
+"""The pods' network: an address, a network namespace and the names of its training for each pod.
 
 ``BridgedNetwork`` gives each pod a namespace with an ``eth0`` on a bridge that lies in a namespace too: pods reach each
 other by address and port as on a cluster, nothing of the machine is touched and all of it goes with ``close``. There
@@ -44,17 +44,26 @@ class Network(Protocol):
 
 
 def group_of(pod: Mapping[str, Any]) -> tuple[str, str]:
-    """Pods of one headless service see each other's names."""
-    return pod["metadata"]["namespace"], pod["spec"].get("subdomain") or pod["metadata"]["uid"]
+    """Pods of one training see each other's names."""
+    meta = pod["metadata"]
+    return meta["namespace"], _v1_job(pod) or pod["spec"].get("subdomain") or meta["uid"]
 
 
 def names_of(pod: Mapping[str, Any]) -> list[str]:
-    """The DNS names that a headless service gives a pod."""
+    """The DNS names that headless services give a pod: one with its subdomain, or training-operator's for each pod."""
     host, sub = pod["spec"].get("hostname"), pod["spec"].get("subdomain")
-    if not host or not sub:
+    if host and sub:
+        own = f"{host}.{sub}"
+    elif _v1_job(pod):
+        own = pod["metadata"]["name"]
+    else:
         return []
-    full = f"{host}.{sub}.{pod['metadata']['namespace']}.svc"
-    return [f"{host}.{sub}", full.removesuffix(".svc"), full, f"{full}.cluster.local"]
+    full = f"{own}.{pod['metadata']['namespace']}.svc"
+    return [own, full.removesuffix(".svc"), full, f"{full}.cluster.local"]
+
+
+def _v1_job(pod: Mapping[str, Any]) -> str:
+    return str((pod["metadata"].get("labels") or {}).get("training.kubeflow.org/job-name") or "")
 
 
 class BridgedNetwork:

@@ -16,9 +16,9 @@ from typing import Any
 from tests.controlplane.migration_pods import plain
 from trainer_ops.migrate.simulate.fleet import Fleet, SimContainer, SimPod
 
-__all__ = ["Unlike", "unfaithful", "unlike"]
+__all__ = ["Names", "Unlike", "unfaithful", "unlike"]
 
-Names = Callable[[str], str]
+Rename = Callable[[str], str]
 
 # Each generation's controllers write their own.
 _SYSTEM = re.compile(
@@ -53,7 +53,7 @@ class Unlike:
 
 def unlike(one: Fleet, other: Fleet) -> list[Unlike]:
     """All differences of two generations; host names are those of seats before anything is compared."""
-    return _unlike(one, other, _Names(one), _Names(other), _SYSTEM)
+    return _unlike(one, other, Names(one), Names(other), _SYSTEM)
 
 
 def unfaithful(simulated: Fleet, real: Fleet) -> list[Unlike]:
@@ -66,7 +66,7 @@ def unfaithful(simulated: Fleet, real: Fleet) -> list[Unlike]:
     return [one for one in found if one.one or not _SYSTEM.match(one.topic.rpartition(" ")[2])]
 
 
-def _unlike(one: Fleet, other: Fleet, names: Names, others: Names, apart: re.Pattern[str]) -> list[Unlike]:
+def _unlike(one: Fleet, other: Fleet, names: Rename, others: Rename, apart: re.Pattern[str]) -> list[Unlike]:
     found = [
         *_texts("hostfile", "", "\n".join(map(names, one.hostfile)), "\n".join(map(others, other.hostfile))),
         *_texts("nodes", "", str(one.nodes), str(other.nodes)),
@@ -80,7 +80,7 @@ def _unlike(one: Fleet, other: Fleet, names: Names, others: Names, apart: re.Pat
     return found
 
 
-class _Names:
+class Names:
     """Replaces the host names of a fleet by ``{seat}``."""
 
     def __init__(self, fleet: Fleet) -> None:
@@ -105,8 +105,8 @@ class _Pair:
     """Two pods of one seat."""
 
     seat: str
-    one: Names
-    other: Names
+    one: Rename
+    other: Rename
     apart: re.Pattern[str]
 
     def pods(self, first: SimPod, second: SimPod) -> Iterator[Unlike]:

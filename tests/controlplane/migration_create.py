@@ -1,4 +1,4 @@
-"""Creates jobs of both generations on the control plane and waits for all of their pods, none of which runs."""
+"""Creates jobs of both generations on the control plane and waits for all of their pods."""
 
 from __future__ import annotations
 
@@ -22,12 +22,18 @@ class Bench:
     """Two namespaces of a cluster with the v1 operators: ``before`` for v1 jobs, ``after`` for TrainJobs.
 
     An MPIJob and a TrainJob of one name would both want the Service of that name.
+
+    Args:
+        cluster: the cluster.
+        before: a namespace.
+        after: another.
+        held: no pod runs; a step that waits for another's pods gets them ready.
     """
 
-    def __init__(self, cluster: Cluster, before: str, after: str) -> None:
+    def __init__(self, cluster: Cluster, before: str, after: str, *, held: bool = True) -> None:
         self._cluster = cluster
         self.before, self.after = before, after
-        self._hands = {space: Hand(cluster, space, unbound=True) for space in (before, after)}
+        self._hands = {space: Hand(cluster, space, unbound=True) for space in (before, after)} if held else {}
 
     def account(self, name: str) -> None:
         """A ServiceAccount in both: a pod whose account is not there is not made."""
@@ -57,7 +63,7 @@ class Bench:
         return v1_fleet(self._cluster, self.before, raw)
 
     def v2(self, trainjob: Mapping[str, Any]) -> Fleet:
-        """Wait for all pods of a TrainJob; a step that waits for another's pods gets them ready."""
+        """Wait for all pods of a TrainJob."""
         name = trainjob["metadata"]["name"]
         wait_until(f"all pods of TrainJob {name}", lambda: self._whole(name), seconds=PATIENCE)
         return v2_fleet(self._cluster, self.after, trainjob)
@@ -72,7 +78,7 @@ class Bench:
         for job in jobset["spec"]["replicatedJobs"]:
             own = [p for p in pods if p["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] == job["name"]]
             whole = whole and len(own) == job["template"]["spec"]["parallelism"]
-        if not whole:
+        if not whole and self._hands:
             for pod in pods:
                 if not (pod.get("status") or {}).get("containerStatuses"):
                     self._hands[self.after].running(pod)

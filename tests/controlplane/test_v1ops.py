@@ -63,7 +63,8 @@ class TestAdmission:
         assert "must have at least one container with name" in found
 
     def test_managed_by(self, kind: str, control_plane: Cluster, v1_operators: V1Operators) -> None:
-        assert "supported values" in refusal(control_plane, kind, {"Worker": role(kind)}, managedBy="somebody/else")
+        found = refusal(control_plane, kind, {"Worker": role(kind)}, managedBy="somebody/else")
+        assert ("spec.runPolicy.managedBy: Unsupported value" in found) == (kind != "JAXJob")
 
 
 def test_on_two_planes_at_once(v1_operators: V1Operators) -> None:
