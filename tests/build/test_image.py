@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_its_tag_is_the_version_without_what_a_tag_cannot_hold() -> None:
-    assert default_image("0.1.0") == "ghcr.io/trainer-ops/trainer-ops:0.1.0"
+    assert default_image("0.1.0") == "ghcr.io/trainer-ops/trainer-ops:0.1.0-python3.11"
     assert default_image("0.2.0+local.1") == default_image("0.2.0")
 
 

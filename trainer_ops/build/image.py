@@ -14,4 +14,5 @@ def default_image(version: str) -> str:
     Args:
         version: of this package; a local part (``+…``), which no tag can have, is left out.
     """
-    return f"ghcr.io/trainer-ops/trainer-ops:{version.partition('+')[0]}"
+    # KFP's local runner warns of images without "python" in their name (kfp/local/subprocess_task_handler.py).
+    return f"ghcr.io/trainer-ops/trainer-ops:{version.partition('+')[0]}-python3.11"
