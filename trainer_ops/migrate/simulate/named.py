@@ -54,7 +54,7 @@ _TABLE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("pod", "priorityClassName", ("GANG-FLAG", "SCHEDULER-NAME")),
     ("container", "readinessProbe", ("MPI-SSHD-CMD",)),
     ("sidecar", r".*: PET_\w+", ("SIDECAR",)),
-    ("sidecar", r".*: (PADDLE_\w+|POD_IP_DUMMY)", ("PADDLE-MASTER", "NAME-LEN")),
+    ("sidecar", r".*: (PADDLE_\w+|POD_IP_DUMMY)", ("PADDLE-MASTER", "NAME-LEN", "ELASTIC-RANGE")),
     ("gang", ".*", ("SCHEDULER-NAME", "ROLE-DIFF")),
     ("start", ".*", ("GANG-DEPENDS", "MPI-LAUNCHER-ONLY")),
     ("success", ".*", ("SUCCESS-RULE", "MPI-LAUNCHER-ONLY", "ELASTIC-RANGE")),
