@@ -74,7 +74,8 @@ def _strip_container(container: Raw) -> None:
     for probe in _PROBES:
         _without(container.get(probe) or {}, _PROBE)
     for port in container.get("ports") or ():
-        _without(port, {"protocol": "TCP"})
+        # On the host's network a port is the host's too.
+        _without(port, {"protocol": "TCP", "hostPort": port["containerPort"]})
     for entry in container.get("env") or ():
         _without((entry.get("valueFrom") or {}).get("fieldRef") or {}, {"apiVersion": "v1"})
         _without(entry, {"value": ""})
@@ -94,5 +95,5 @@ def _volume(volume: Mapping[str, Any]) -> Raw:
     found = copy.deepcopy(dict(volume))
     for source in found.values():
         if isinstance(source, dict):
-            _without(source, {"defaultMode": 0o644})
+            _without(source, {"defaultMode": 0o644, "type": ""})
     return found

@@ -98,7 +98,8 @@ def _services(cluster: Cluster, namespace: str, label: str, value: str) -> tuple
 def _v1_pod(raw: Mapping[str, Any], pod: Raw) -> SimPod:
     labels = pod["metadata"]["labels"]
     role = str(labels.get(_V1_ROLE) or labels[_V1_PART])
-    index = int(labels.get(_V1_INDEX) or 0)
+    # mpi-operator counts the launcher in this label where it is a worker too.
+    index = int(pod["metadata"]["name"].rpartition("-")[2]) if role == "worker" else int(labels.get(_V1_INDEX) or 0)
     main = _main_of(raw["kind"], pod)
     return _pod(pod, role, index, main, lambda env: _v1_seat(raw, role, index, env))
 
@@ -116,6 +117,9 @@ def _v1_seat(raw: Mapping[str, Any], role: str, index: int, env: Mapping[str, st
         return _tf_seat(env)
     roles = next(v for k, v in raw["spec"].items() if k.endswith("ReplicaSpecs"))
     behind = role != "master" and any(key.lower() == "master" for key in roles)
+    if raw["kind"] == "PaddleJob" and len(roles) > 1:
+        # Masters beside Workers are servers.
+        return f"master {index}" if role == "master" else f"rank {index}"
     return f"rank {index + behind}"
 
 
@@ -133,7 +137,7 @@ def _v2_seat(pod: Raw, step: str, index: int, env: Mapping[str, str]) -> str:
         return "launcher"
     if any(v.get("secret", {}).get("secretName", "").endswith("-mpi-ssh-auth") for v in pod["spec"].get("volumes", ())):
         return f"host {index}"
-    return f"rank {index}"
+    return f"rank {index}" if step == "node" else f"{step} {index}"
 
 
 def _tf_seat(env: Mapping[str, str]) -> str:

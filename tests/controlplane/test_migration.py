@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from tests.controlplane.migration_compare import Unlike, unfaithful, unlike
 from tests.controlplane.migration_create import Bench
 from tests.controlplane.migration_rows import ROWS, SEEN, Row, row_of
 from tests.controlplane.v1ops import V1Operators
+from tests.migrate.outcomes import OUTCOMES
 from trainer_ops.migrate.convert import Converted, convert
 from trainer_ops.migrate.ledger import Ledger
 from trainer_ops.migrate.normalise import V1Job, normalise
@@ -36,6 +37,27 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 Raw = dict[str, Any]
 CORPUS = Path(__file__).parents[1] / "migrate" / "corpus"
 OPTIONS = Options(pin_elastic="replicas")
+# Jobs that v1's operators do not take here: of a version that is not served, with roles or containers called otherwise
+# than the webhooks want, with what only a live object has; or that have no pods yet: they wait for Kueue, or for a
+# launcher's turn.
+UNSERVED = frozenset({"mpi-horovod-elastic", "mpi-kubectl", "mxnet"})
+V2_ONLY = frozenset(
+    {
+        *("mpi-nccl", "pytorch-kueue", "pytorch-legacy", "pytorch-live", "pytorch-other-container"),
+        *("pytorch-placeholder", "tf-two-chiefs"),
+    }
+)
+# The other way round: suspended, without a number, and with a PriorityClass that is not there.
+V1_ONLY = frozenset({"pytorch-kueue", "pytorch-partial-gang", "pytorch-placeholder", "pytorch-volcano"})
+# No name is known before they are there.
+NAMELESS = frozenset({"pytorch-generate-name"})
+# Held against each other row by row; the others of the corpus are held against the simulators, which do the rest.
+ROWED = frozenset(
+    {
+        *("jax", "lightgbm", "mpi-root", "mpi-user", "paddle", "pytorch-args", "pytorch-elastic", "pytorch-rich"),
+        *("pytorch-silent", "pytorch-simple", "pytorch-torchrun", "tf-ps", "tf-single", "tf-workers", "xgboost"),
+    }
+)
 
 
 @dataclass
@@ -44,6 +66,7 @@ class Migration:
 
     bench: Bench
     raw: Raw
+    flags: Mapping[str, Any]
     used: set[Row] = field(default_factory=set)
 
     def _in(self, namespace: str) -> Raw:
@@ -53,7 +76,7 @@ class Migration:
 
     @cached_property
     def made(self) -> Converted:
-        return convert(self._in(self.bench.after), OPTIONS)
+        return convert(self._in(self.bench.after), replace(OPTIONS, **self.flags))
 
     @cached_property
     def job(self) -> V1Job:
@@ -62,14 +85,16 @@ class Migration:
         assert isinstance(found, V1Job)
         return found
 
-    def create(self) -> None:
-        self.bench.create_v1(self.raw)
-        if self.made.trainjob is not None:
-            self.bench.create_v2(self.made.trainjob, self.made.runtime)
+    def create_v1(self) -> None:
+        self.bench.create_v1(self._in(self.bench.before))
+
+    def create_v2(self) -> None:
+        assert self.made.trainjob is not None, [str(found) for found in self.made.findings]
+        self.bench.create_v2(self.made.trainjob, self.made.runtime)
 
     @cached_property
     def before(self) -> Fleet:
-        return self.bench.v1(self.raw, sum(int(role.replicas) for role in self.job.roles))
+        return self.bench.v1(self._in(self.bench.before), sum(int(role.replicas) for role in self.job.roles))
 
     @cached_property
     def after(self) -> Fleet:
@@ -86,16 +111,26 @@ def migrations(control_plane: Cluster, v1_operators: V1Operators) -> Iterator[di
     spaces = [control_plane.plane.namespace(unused_name(prefix)) for prefix in ("before", "after")]
     bench = Bench(control_plane, *spaces)
     bench.account("trainer")
-    made = {path.stem: Migration(bench, yaml.safe_load(path.read_text())) for path in sorted(CORPUS.glob("*.yaml"))}
-    for migration in made.values():
-        migration.create()
+    made = {
+        name: Migration(bench, yaml.safe_load((CORPUS / f"{name}.yaml").read_text()), OUTCOMES[name].flags)
+        for name in sorted({*V1_NAMES, *V2_NAMES})
+    }
+    for name, migration in made.items():
+        if name in V1_NAMES:
+            migration.create_v1()
+        if name in V2_NAMES:
+            migration.create_v2()
     yield made
     for space in spaces:
         control_plane.kubelet.release(space)
         control_plane.api.delete("Namespace", space)
 
 
-NAMES = sorted(path.stem for path in CORPUS.glob("*.yaml"))
+NAMES = {path.stem for path in CORPUS.glob("*.yaml")} - UNSERVED - NAMELESS
+V1_NAMES = sorted(NAMES - V2_ONLY)
+# Refused with whatever options: there is no TrainJob.
+REFUSED = {name for name, outcome in OUTCOMES.items() if outcome.refused and not outcome.flags}
+V2_NAMES = sorted(NAMES - V1_ONLY - REFUSED)
 
 
 def _held(words: list[str], among: list[str]) -> bool:
@@ -104,7 +139,7 @@ def _held(words: list[str], among: list[str]) -> bool:
     return all(word in rest for word in words)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted(ROWED))
 def test_the_same_pods(name: str, migrations: dict[str, Migration]) -> None:
     migration = migrations[name]
     assert migration.made.ok, [str(found) for found in migration.made.findings]
@@ -123,14 +158,14 @@ def test_the_same_pods(name: str, migrations: dict[str, Migration]) -> None:
     assert [code for code in SEEN if code in codes and code not in told] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", V1_NAMES)
 def test_v1_is_simulated_as_it_is(name: str, migrations: dict[str, Migration]) -> None:
     migration = migrations[name]
     found = unfaithful(simulate_v1(migration.job), migration.before)
     assert not found, "\n".join(map(str, found))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", V2_NAMES)
 def test_v2_is_simulated_as_it_is(name: str, migrations: dict[str, Migration]) -> None:
     migration = migrations[name]
     assert migration.made.trainjob is not None
@@ -140,7 +175,7 @@ def test_v2_is_simulated_as_it_is(name: str, migrations: dict[str, Migration]) -
 
 
 def test_every_row_is_needed(migrations: dict[str, Migration]) -> None:
-    if not all(migration.used for migration in migrations.values()):
+    if not all(migrations[name].used for name in ROWED):
         pytest.skip("only with the tests of all jobs before it")
     used = {row for migration in migrations.values() for row in migration.used}
     assert [row for row in ROWS if row not in used] == []

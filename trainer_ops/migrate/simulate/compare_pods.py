@@ -36,7 +36,6 @@ _COMPARED: Final = (
     "hostname",
     "subdomain",
     "restartPolicy",
-    "serviceAccount",
 )
 _SELECTING: Final = ("affinity", "topologySpreadConstraints")
 _JOB_V1: Final = "training.kubeflow.org/job-name"
@@ -87,8 +86,6 @@ def _around(one: SimPod, other: SimPod, v1: Fleet, v2: Fleet) -> Iterator[Found]
 
 def _spec(one: SimPod, other: SimPod, v1: Fleet, v2: Fleet) -> Iterator[Found]:
     before, after = _plain(one.spec, fields.POD_DEFAULTS), _plain(other.spec, fields.POD_DEFAULTS)
-    if before.get("serviceAccount") not in (None, "default"):
-        before.setdefault("serviceAccountName", before["serviceAccount"])
     if before.get("serviceAccountName") == f"{v1.name}-launcher":
         # training-operator makes an account for its launcher, which runs kubectl.
         del before["serviceAccountName"]

@@ -5,7 +5,6 @@ Source: training-operator v1.9.3 ``pkg/controller.v1/common/{job,pod,service}.go
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from trainer_ops.migrate.simulate.fleet import Behaviour, Fleet, SimPod
 from trainer_ops.migrate.simulate.kubelet import pod
 from trainer_ops.migrate.simulate.v1_env import environment
 from trainer_ops.migrate.simulate.v1_mpi import simulate_mpi
+from trainer_ops.migrate.simulate.v1_template import pruned
 from trainer_ops.model import keys
 
 __all__ = ["simulate_v1"]
@@ -74,7 +74,7 @@ def _pods(job: V1Job, name: str, namespace: str) -> Iterator[SimPod]:
 
 
 def _raw(job: V1Job, role: Role, index: int, name: str, namespace: str) -> Raw:
-    template: Raw = copy.deepcopy(dict(role.template))
+    template: Raw = pruned(role.template)
     held = template.get("metadata") or {}
     labels = {key: value for key, value in (held.get("labels") or {}).items() if value is not None}
     labels[f"{_LABEL}operator-name"] = f"{_CONTROLLERS[job.kind.name]}-controller"

@@ -136,7 +136,7 @@ def _sparse(cluster: Mapping[str, list[str]], pod: _Pod) -> dict[str, Any]:
     if role == "ps":
         return {"worker": {}, "ps": [cluster["ps"][pod.index]]}
     worker = {str(pod.index): cluster["worker"][pod.index]} if role == "worker" else {}
-    return {"worker": worker, "ps": cluster.get("ps", []) if role == "worker" else []}
+    return {"worker": worker, "ps": cluster.get("ps") if role == "worker" else []}
 
 
 def _xgboost(pod: _Pod) -> Env:

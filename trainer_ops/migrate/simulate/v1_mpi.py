@@ -9,13 +9,13 @@ Sources: mpi-operator v0.8.0 ``pkg/controller/mpi_job_controller.go``, training-
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
 from trainer_ops.migrate.normalise import Role, V1Job
 from trainer_ops.migrate.simulate.fleet import Behaviour, Fleet, SimPod
 from trainer_ops.migrate.simulate.kubelet import pod
+from trainer_ops.migrate.simulate.v1_template import pruned
 
 __all__ = ["simulate_mpi"]
 
@@ -84,7 +84,7 @@ def _read(raw: Raw, role: Role, index: int, name: str, namespace: str) -> SimPod
 
 def _start(role: Role, name: str, labels: Mapping[str, str]) -> tuple[Raw, Raw]:
     """A pod of the role with the operator's labels and restart policy; its main container, the first one."""
-    template: Raw = copy.deepcopy(dict(role.template))
+    template: Raw = pruned(role.template)
     held = template.get("metadata") or {}
     given = {key: value for key, value in (held.get("labels") or {}).items() if value is not None}
     metadata: Raw = {"name": name, "labels": {**given, **labels}}
@@ -200,7 +200,7 @@ def _old_launcher(job: V1Job, role: Role, name: str, joins: bool, namespace: str
     labels = {**_old_labels(name, "launcher"), f"{_LABEL}job-role": "master"}
     raw, container = _start(role, f"{name}-launcher", labels)
     spec: Raw = raw["spec"]
-    if not spec.get("serviceAccountName"):
+    if not role.pod.get("serviceAccountName"):
         spec["serviceAccountName"] = f"{name}-launcher"
     kubectl = {"name": "mpi-job-kubectl", "mountPath": "/opt/kube"}
     config = {"name": "mpi-job-config", "mountPath": _CONFIG}
