@@ -240,6 +240,7 @@ def test_trainer_22_cannot_patch_the_grace_period() -> None:
         pytest.param({"image": None}, id="no image"),
         pytest.param({"resources": []}, id="resources as a list"),
         pytest.param({"volumeMounts": [{"name": "x"}]}, id="a mount without a path"),
+        {"ports": [{"name": "pytorchjob-port", "containerPort": [None]}]},
     ],
 )
 def test_what_the_api_server_refuses(wrong: dict[str, Any]) -> None:

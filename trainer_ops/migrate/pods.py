@@ -242,6 +242,9 @@ def _ports(draft: Draft, path: Path, place: Place, made: dict[str, Any], value: 
     own, number = draft.job.kind.port
     kept: list[Any] = []
     for i, port in enumerate(value):
+        held = port.get("containerPort")
+        if held is not None and (not isinstance(held, int) or isinstance(held, bool)):
+            draft.refuse("NOT-A-JOB", (*path, i, "containerPort"), f"{held!r} is no port number")
         if own and (port.get("name") == own or (port.get("containerPort") == number and not port.get("name"))):
             draft.drop((*path, i), "the port of v1's rendezvous; Trainer adds its own")
             continue

@@ -64,7 +64,9 @@ def port_of(job: V1Job, role: str) -> int:
     for one in job.roles:
         if one.name == role:
             given = (port.get("containerPort") for port in one.container.get("ports") or () if port.get("name") == name)
-            return int(next(given, number))
+            found = next(given, number)
+            # What is no number is refused by the API server: there is nothing to play.
+            return found if isinstance(found, int) else number
     return number
 
 
