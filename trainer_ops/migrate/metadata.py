@@ -77,9 +77,8 @@ def name(draft: Draft) -> None:
         return
     limit = name_limit((part.name for part in draft.parts), (draft.pods or 10) - 1)
     draft.name = job.name
-    if job.name.startswith(("$", "{{")) and draft.options.allow_placeholders:
-        pass
-    elif not _NAME.fullmatch(job.name) or len(job.name) > limit:
+    filled_in = job.name.startswith(("$", "{{")) and draft.options.allow_placeholders
+    if not filled_in and (not _NAME.fullmatch(job.name) or len(job.name) > limit):
         why = f"is longer than {limit} characters" if _NAME.fullmatch(job.name) else "is no name of a TrainJob"
         digest = hashlib.sha256(job.name.encode()).hexdigest()[:6]
         short = slug(job.name, limit)
