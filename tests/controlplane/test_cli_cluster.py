@@ -22,7 +22,6 @@ from trainer_ops.cli import main
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(180)]
 
-README = Path(__file__).parents[2] / "README.md"
 RUN = ("run", "--runtime", "xgboost-distributed")
 TRAINS = """
 import os, trainer_ops
@@ -274,7 +273,7 @@ def test_rights_that_are_missing(cli: Cli, control_plane: Cluster, cluster_names
     assert f"that allows list on trainjobs.trainer.kubeflow.org, bound to {user}" in ran.err
 
 
-def test_the_rights_that_the_readme_asks_for_are_enough(
+def test_the_rights_that_are_printed_are_enough(
     cli: Cli, script: Callable[[str], str], control_plane: Cluster, cluster_namespace: str, allowed: str
 ) -> None:
     target = target_of(control_plane, cluster_namespace, allowed)
@@ -293,25 +292,16 @@ def test_the_rights_that_the_readme_asks_for_are_enough(
 
 
 @pytest.fixture
-def allowed(control_plane: Cluster, cluster_namespace: str) -> Iterator[str]:
-    """The token of a ServiceAccount with the rights that the README prints."""
-    subject = {"kind": "ServiceAccount", "name": "pipelines", "namespace": cluster_namespace}
-    made = []
-    for role in rights_in(README.read_text()):
-        ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": role["metadata"]["name"]}
-        same = {"apiVersion": role["apiVersion"], "metadata": role["metadata"]}
-        made += [role, {**same, "kind": f"{role['kind']}Binding", "roleRef": ref, "subjects": [subject]}]
+def allowed(cli: Cli, control_plane: Cluster, cluster_namespace: str) -> Iterator[str]:
+    """The token of a ServiceAccount with the rights that ``trainer-ops rbac`` prints."""
+    printed = cli("rbac", "--namespace", cluster_namespace, "--service-account", f"{cluster_namespace}:pipelines")
+    assert printed.code == 0, printed.err
+    made = list(yaml.safe_load_all(printed.out))
     for obj in made:
         control_plane.api.create(obj, namespace=cluster_namespace)
     yield token_of(control_plane, cluster_namespace, "pipelines")
     for obj in made:
         control_plane.api.delete(obj["kind"], obj["metadata"]["name"], namespace=cluster_namespace)
-
-
-def rights_in(text: str) -> list[dict[str, Any]]:
-    """The Role and the ClusterRole that are printed there."""
-    block = text.partition("```yaml\napiVersion: rbac")[2].partition("```")[0]
-    return list(yaml.safe_load_all(f"apiVersion: rbac{block}"))
 
 
 def test_the_target_does_not_answer(cli: Cli, control_plane: Cluster) -> None:
