@@ -246,6 +246,7 @@ def test_five_hundred_ends_are_told_once_over_a_restart(
     assert phases == {("succeeded", "s3://models/x"): good, ("succeeded", None): by_hand, ("failed", None): ENDS // 10}
 
 
+@pytest.mark.full  # a minute for what the restart above shows in part: three kills in the midst of a burst
 def test_killed_in_the_middle_none_is_lost(
     watching: Watching, create: Any, control_plane: Cluster, cluster_namespace: str
 ) -> None:
