@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.initializers.stand_ins import MemoryProvider, tree
+from trainer_ops.initializers.collect import collect
 from trainer_ops.initializers.folder_store import FolderStore
 from trainer_ops.initializers.object_store import ObjectStore
 from trainer_ops.initializers.provider import Credentials
@@ -91,7 +92,7 @@ def wrong_after_making(store: Store) -> str:
     data = Path(made.location.removeprefix("file://"))
     if tree(data) != FILES:
         return f"made again, it holds {sorted(tree(data))}"
-    store.gc(now=time.time() + LATER, partials_older_than=0)
+    collect(store, now=time.time() + LATER, partials_older_than=0)
     root = data.parent.parent
     left = sorted(path.name for where in root.glob(".*") for path in where.rglob("*") if path.is_file())
     return f"left after gc: {left}" if left else ""
@@ -102,7 +103,7 @@ def wrong_after_gc(store: Store) -> str:
     for one in store.list():
         if problems := store.verify(one.key):
             return f"a snapshot that is not whole: {problems}"
-    store.gc(now=time.time() + LATER, keep_last=0, partials_older_than=0)
+    collect(store, now=time.time() + LATER, keep_last=0, partials_older_than=0)
     root = Path(store.url.removeprefix("file://"))
     left = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
     return f"left after gc: {left}" if left else ""
@@ -120,7 +121,7 @@ def main(kind: str, what: str, work: Path) -> None:
             found = wrong_after_making(store)
         else:
             make(store, MemoryProvider(dict(FILES)))
-            going = killed_at(step, lambda remote, store=store: store.gc(now=time.time(), keep_last=0))  # type: ignore[misc]
+            going = killed_at(step, lambda remote, store=store: collect(store, now=time.time(), keep_last=0))  # type: ignore[misc]
             found = wrong_after_gc(store)
         if found:
             wrong[step] = found

@@ -13,7 +13,7 @@ import pytest
 
 from tests.initializers.stand_ins import MemoryProvider, tree
 from trainer_ops.errors import InvalidRequest
-from trainer_ops.initializers.collect import superfluous
+from trainer_ops.initializers.collect import collect, superfluous
 from trainer_ops.initializers.folder_store import FolderStore
 from trainer_ops.initializers.manifest import FileEntry, Manifest
 from trainer_ops.initializers.object_store import ObjectStore
@@ -80,7 +80,7 @@ def test_where_nothing_can_be_kept(url: str, reason: str) -> None:
 def test_an_empty_store_is_not_made_by_looking(store: FolderStore, tmp_path: Path) -> None:
     assert store.list() == ()
     assert store.find("0" * 32) is None
-    assert store.gc(now=0, keep_last=0).snapshots == ()
+    assert collect(store, now=0, keep_last=0).snapshots == ()
     assert not (tmp_path / "store").exists()
 
 
@@ -189,10 +189,10 @@ def test_gc_removes_and_says_what(store: FolderStore, clock: VirtualClock, tmp_p
     old = make(store, clock, "old")
     clock.advance(1)
     new = make(store, clock, "new")
-    said = store.gc(now=clock.now(), keep_last=1, dry_run=True)
+    said = collect(store, now=clock.now(), keep_last=1, dry_run=True)
     assert [one.key for one in said.snapshots] == [old.key]
     assert len(store.list()) == 2
-    freed = store.gc(now=clock.now(), keep_last=1)
+    freed = collect(store, now=clock.now(), keep_last=1)
     assert (freed.snapshots, freed.size) == (said.snapshots, 4)
     assert [one.key for one in store.list()] == [new.key]
     assert set(os.listdir(tmp_path / "store")) == {new.key, ".locks", ".partial"}
@@ -202,10 +202,10 @@ def test_a_hit_makes_it_young_again(store: FolderStore, clock: VirtualClock, tmp
     made = make(store, clock)
     os.utime(tmp_path / "store" / made.key / "manifest.json", (0, 0))
     now = clock.now() + 10 * DAY
-    assert len(store.gc(now=now, older_than=DAY, dry_run=True).snapshots) == 1
+    assert len(collect(store, now=now, older_than=DAY, dry_run=True).snapshots) == 1
     make(store, clock)
     used = store.list()[0].used
-    assert store.gc(now=used + DAY / 2, older_than=DAY).snapshots == ()
+    assert collect(store, now=used + DAY / 2, older_than=DAY).snapshots == ()
 
 
 def test_what_was_used_while_gc_decided_stays(
@@ -215,7 +215,7 @@ def test_what_was_used_while_gc_decided_stays(
     there = store.list()
     os.utime(Path(made.location.removeprefix("file://")).parent / "manifest.json", (0, clock.now() + 5))
     monkeypatch.setattr(store, "list", lambda: there)
-    freed = store.gc(now=clock.now() + DAY, older_than=60)
+    freed = collect(store, now=clock.now() + DAY, older_than=60)
     assert (freed.snapshots, freed.busy) == ((), (made.key,))
     assert store.verify(made.key) == ()
 
@@ -223,10 +223,10 @@ def test_what_was_used_while_gc_decided_stays(
 def test_what_is_locked_stays(store: FolderStore, clock: VirtualClock) -> None:
     made = make(store, clock)
     with store.lock(made.key, clock=clock, timeout=0, note=print):
-        freed = store.gc(now=clock.now(), keep_last=0)
+        freed = collect(store, now=clock.now(), keep_last=0)
         assert (freed.snapshots, freed.busy) == ((), (made.key,))
     assert store.verify(made.key) == ()
-    assert len(store.gc(now=clock.now(), keep_last=0).snapshots) == 1
+    assert len(collect(store, now=clock.now(), keep_last=0).snapshots) == 1
 
 
 def test_a_download_under_way_stays_and_a_broken_one_goes(
@@ -235,7 +235,7 @@ def test_a_download_under_way_stays_and_a_broken_one_goes(
     remote = MemoryProvider({"a": b"a" * 10, "b": b"b"})
 
     def gc(**given: Any) -> Any:
-        return store.gc(now=clock.now() + 30 * DAY, **given)
+        return collect(store, now=clock.now() + 30 * DAY, **given)
 
     seen: list[Any] = []
 
@@ -260,7 +260,7 @@ def test_the_store_of_a_foreign_folder_is_left_alone(store: FolderStore, clock: 
     (mine / "x").touch()
     (tmp_path / "store" / ("f" * 32)).mkdir()
     make(store, clock)
-    store.gc(now=clock.now() + 9 * DAY, keep_last=0, older_than=0)
+    collect(store, now=clock.now() + 9 * DAY, keep_last=0, older_than=0)
     assert set(os.listdir(tmp_path / "store")) == {"my notes", "f" * 32, ".locks", ".partial"}
 
 
@@ -324,7 +324,7 @@ def test_a_file_system_that_is_really_full(tmp_path: Path, clock: VirtualClock) 
         assert [one.key for one in store.list()] == [old.key]
         assert store.verify(old.key) == ()
         # Full as it is, room can be made.
-        freed = store.gc(now=clock.now() + 1e9, keep_last=0)
+        freed = collect(store, now=clock.now() + 1e9, keep_last=0)
         assert [one.key for one in freed.snapshots] == [old.key]
         assert len(freed.partials) == 1
         assert os.statvfs(small).f_bavail * 4096 > 19_000_000

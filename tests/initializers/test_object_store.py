@@ -14,6 +14,7 @@ from tests.initializers.stand_ins import MemoryProvider, Recorder, tree
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.initializers.bucket import Bucket, ObjectClaim
 from trainer_ops.initializers.claims import Holder
+from trainer_ops.initializers.collect import collect
 from trainer_ops.initializers.locks import STALE
 from trainer_ops.initializers.object_store import ObjectStore
 from trainer_ops.initializers.provider import Credentials, RemoteFile, SnapshotError
@@ -162,8 +163,8 @@ def test_gc(store: ObjectStore, remote: MemoryProvider, client: Any) -> None:
     new = make(store, remote, clock=clock)
     assert [one.key for one in store.list()] == [old.key, new.key]
     with store.lock(old.key, clock=clock, timeout=0, note=print):
-        assert store.gc(now=clock.now(), keep_last=1).busy == (old.key,)
-    assert [one.key for one in store.gc(now=clock.now(), keep_last=1).snapshots] == [old.key]
+        assert collect(store, now=clock.now(), keep_last=1).busy == (old.key,)
+    assert [one.key for one in collect(store, now=clock.now(), keep_last=1).snapshots] == [old.key]
     assert {key.split("/")[1] for key in objects(client)} == {new.key}
 
 
@@ -174,8 +175,8 @@ def test_gc_of_broken_uploads(store: ObjectStore, remote: MemoryProvider, client
     with pytest.raises(SnapshotError):
         make(store, remote, jobs=1)
     now = VirtualClock().now() + 1e8
-    assert store.gc(now=0).partials == ()
-    assert len(store.gc(now=now).partials) == 1
+    assert collect(store, now=0).partials == ()
+    assert len(collect(store, now=now).partials) == 1
     assert {key.split("/")[1] for key in objects(client)} == {whole.key}
     assert store.verify(whole.key) == ()
     assert list((tmp_path / "scratch").iterdir()) == []

@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from trainer_ops.errors import TrainerOpsError
+from trainer_ops.initializers.collect import collect
 from trainer_ops.initializers.environment import credentials_from
 from trainer_ops.initializers.manifest import Manifest
 from trainer_ops.initializers.open import open_provider
@@ -153,7 +154,8 @@ def _verify(arguments: argparse.Namespace, env: Mapping[str, str]) -> tuple[dict
 
 def _gc(arguments: argparse.Namespace, env: Mapping[str, str]) -> tuple[dict[str, Any], int]:
     store = _store(arguments, env)
-    freed = store.gc(
+    freed = collect(
+        store,
         now=time.time(),
         keep=arguments.keep,
         keep_last=arguments.keep_last,

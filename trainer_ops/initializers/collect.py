@@ -5,54 +5,22 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from typing import Final
 
 from trainer_ops.initializers.manifest import Manifest
 from trainer_ops.initializers.provider import SnapshotError
-from trainer_ops.initializers.store import Clock, Freed, Held
+from trainer_ops.initializers.store import Freed, Store
 
-__all__ = ["Collected", "collect", "superfluous"]
+__all__ = ["collect", "superfluous"]
 
 # Seconds after which an untouched claim is nobody's, whatever the clocks of hosts say: it is touched every few seconds.
 _DEAD: Final = 3600.0
 
 
-class Collected(Protocol):
-    """The part of a store that removing needs."""
-
-    def list(self) -> tuple[Manifest, ...]:
-        """All whole snapshots."""
-
-    def look(self, key: str) -> Manifest | None:
-        """What ``find`` gives, without counting as a use."""
-
-    def lock(
-        self, key: str, *, clock: Clock, timeout: float, note: Callable[[str], None]
-    ) -> AbstractContextManager[Held]:
-        """See ``Store.lock``."""
-
-    def discard(self, key: str) -> None:
-        """See ``Store.discard``."""
-
-    def partials(self) -> tuple[tuple[str, float, int], ...]:
-        """Key, time of the last change and bytes of each broken or running download."""
-
-    def drop_partial(self, key: str) -> None:
-        """Remove one; its lock is held."""
-
-    def sweep(self, before: float) -> tuple[str, ...]:
-        """Remove what a killed removal left, and claims that nobody has touched since ``before``.
-
-        Returns:
-            Keys with a lock that may be one of a dead process.
-        """
-
-
 def superfluous(
     snapshots: Sequence[Manifest], *, now: float, keep: Collection[str], keep_last: int | None, older_than: float | None
 ) -> tuple[Manifest, ...]:
-    """The snapshots that nothing keeps; see ``Store.gc``. Pure."""
+    """The snapshots that nothing keeps; see ``collect``. Pure."""
     if keep_last is None and older_than is None:
         return ()
     kept = set(keep)
@@ -68,16 +36,29 @@ def superfluous(
 
 
 def collect(
-    store: Collected,
+    store: Store,
     *,
     now: float,
-    keep: Collection[str],
-    keep_last: int | None,
-    older_than: float | None,
-    partials_older_than: float,
-    dry_run: bool,
+    keep: Collection[str] = (),
+    keep_last: int | None = None,
+    older_than: float | None = None,
+    partials_older_than: float = 86400.0,
+    dry_run: bool = False,
 ) -> Freed:
-    """See ``Store.gc``."""
+    """Remove snapshots that nobody needs and downloads that nobody goes on with.
+
+    Args:
+        store: from which.
+        now: seconds since the epoch.
+        keep: keys that stay: those that trainings use.
+        keep_last: so many of each source and patterns stay, the newest.
+        older_than: seconds; a snapshot used within them stays (where the store notes no use: made within them).
+        partials_older_than: seconds; a broken download touched within them stays.
+        dry_run: say it, do not do it.
+
+    With neither ``keep_last`` nor ``older_than`` no snapshot goes; with both, those go that both let go. What is being
+    made, or locked for another reason, never goes.
+    """
     snapshots = store.list()
     going = superfluous(snapshots, now=now, keep=keep, keep_last=keep_last, older_than=older_than)
     whole = {one.key for one in snapshots}

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,13 +15,12 @@ from typing import Final
 from urllib.parse import quote
 
 from trainer_ops.initializers.claims import FileClaim, KernelLock
-from trainer_ops.initializers.collect import collect
 from trainer_ops.initializers.folder_draft import FolderDraft, sync_folder
 from trainer_ops.initializers.hashing import sha256_of
 from trainer_ops.initializers.locks import holding
 from trainer_ops.initializers.manifest import FileEntry, Manifest
 from trainer_ops.initializers.provider import SnapshotError
-from trainer_ops.initializers.store import Clock, Freed, Held
+from trainer_ops.initializers.store import Clock, Held
 
 __all__ = ["FolderStore"]
 
@@ -100,27 +99,6 @@ class FolderStore:
         there = (Path(where, name) for where, _, names in os.walk(data) for name in names)
         extra = sorted(path.relative_to(data).as_posix() for path in there)
         return (*problems, *(f"{path}: does not belong to it" for path in extra if path not in expected))
-
-    def gc(
-        self,
-        *,
-        now: float,
-        keep: Collection[str] = (),
-        keep_last: int | None = None,
-        older_than: float | None = None,
-        partials_older_than: float = 86400.0,
-        dry_run: bool = False,
-    ) -> Freed:
-        """See ``Store.gc``."""
-        return collect(
-            self,
-            now=now,
-            keep=keep,
-            keep_last=keep_last,
-            older_than=older_than,
-            partials_older_than=partials_older_than,
-            dry_run=dry_run,
-        )
 
     @contextmanager
     def lock(self, key: str, *, clock: Clock, timeout: float, note: Callable[[str], None]) -> Iterator[Held]:

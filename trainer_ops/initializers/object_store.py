@@ -12,19 +12,18 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from trainer_ops.initializers.bucket import Bucket, ObjectClaim
-from trainer_ops.initializers.collect import collect
 from trainer_ops.initializers.locks import holding
 from trainer_ops.initializers.manifest import FileEntry, Manifest
 from trainer_ops.initializers.object_draft import ObjectDraft
 from trainer_ops.initializers.provider import Credentials, SnapshotError
-from trainer_ops.initializers.store import Clock, Freed, Held
+from trainer_ops.initializers.store import Clock, Held
 
 __all__ = ["ObjectStore"]
 
@@ -113,27 +112,6 @@ class ObjectStore:
         if size != entry.size:
             return f"{entry.path}: has {size} bytes instead of {entry.size}"
         return "" if digest.hexdigest() == entry.sha256 else f"{entry.path}: its content has changed"
-
-    def gc(
-        self,
-        *,
-        now: float,
-        keep: Collection[str] = (),
-        keep_last: int | None = None,
-        older_than: float | None = None,
-        partials_older_than: float = 86400.0,
-        dry_run: bool = False,
-    ) -> Freed:
-        """See ``Store.gc``; age counts from when a snapshot was made."""
-        return collect(
-            self,
-            now=now,
-            keep=keep,
-            keep_last=keep_last,
-            older_than=older_than,
-            partials_older_than=partials_older_than,
-            dry_run=dry_run,
-        )
 
     @contextmanager
     def lock(self, key: str, *, clock: Clock, timeout: float, note: Callable[[str], None]) -> Iterator[Held]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +83,7 @@ class Draft(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """What ``gc`` removed, or would.
+    """What ``collect`` removed, or would.
 
     Attributes:
         snapshots: as they were.
@@ -120,28 +120,20 @@ class Store(Protocol):
     def verify(self, key: str) -> tuple[str, ...]:
         """Read everything again; what is wrong, a line each. () for a sound snapshot."""
 
-    def gc(
-        self,
-        *,
-        now: float,
-        keep: Collection[str] = (),
-        keep_last: int | None = None,
-        older_than: float | None = None,
-        partials_older_than: float = 86400.0,
-        dry_run: bool = False,
-    ) -> Freed:
-        """Remove snapshots that nobody needs and downloads that nobody goes on with.
+    def look(self, key: str) -> Manifest | None:
+        """What ``find`` gives, without counting as a use."""
 
-        Args:
-            now: seconds since the epoch.
-            keep: keys that stay: those that trainings use.
-            keep_last: so many of each source and patterns stay, the newest.
-            older_than: seconds; a snapshot used within them stays.
-            partials_older_than: seconds; a broken download touched within them stays.
-            dry_run: say it, do not do it.
+    def partials(self) -> tuple[tuple[str, float, int], ...]:
+        """Key, time of the last change and bytes of each broken or running download."""
 
-        With neither ``keep_last`` nor ``older_than`` no snapshot goes; with both, those go that both let go. What is
-        being made, or locked for another reason, never goes.
+    def drop_partial(self, key: str) -> None:
+        """Remove one; its lock is held."""
+
+    def sweep(self, before: float) -> tuple[str, ...]:
+        """Remove what a killed removal left, and claims that nobody has touched since ``before``.
+
+        Returns:
+            Keys with a lock that may be one of a dead process.
         """
 
     def lock(

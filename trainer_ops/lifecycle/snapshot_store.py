@@ -121,13 +121,15 @@ def gc_snapshots(
 ) -> Freed:
     """Remove snapshots that nobody needs, and downloads that nobody goes on with.
 
-    What goes is said in ``initializers.store.Store.gc``; the other parameters and errors are those of
+    What goes is said in ``initializers.collect.collect``; the other parameters and errors are those of
     ``list_snapshots``.
     """
+    from trainer_ops.initializers.collect import collect
     from trainer_ops.initializers.store import Freed
 
     if steps_of(backend) is None:
-        return store_here(backend, to, credentials, env).gc(
+        return collect(
+            store_here(backend, to, credentials, env),
             now=clock.now(),
             keep=keep,
             keep_last=keep_last,
