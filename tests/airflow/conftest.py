@@ -164,7 +164,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
 def memory(memory_backend: Any, virtual_clock: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The target of every task without a connection, on a clock on which nobody waits."""
     from trainer_ops.airflow import TrainJobEventTrigger, TrainJobOperator, TrainJobSensor, TrainJobTrigger
-    from trainer_ops.airflow.actions import TargetOperator
+    from trainer_ops.airflow.base import TargetOperator
     from trainer_ops.airflow.waits import TrainJobsTrigger
 
     monkeypatch.setenv("TRAINER_OPS_TARGET", memory_backend.target)

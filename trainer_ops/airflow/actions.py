@@ -2,62 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
-
-from trainer_ops.airflow.compat import exception
+from trainer_ops.airflow.base import TargetOperator
 from trainer_ops.errors import InvalidRequest
-from trainer_ops.lifecycle.clock import Clock, RealClock
 
 if TYPE_CHECKING:
-    from trainer_ops.backends.base import Backend
     from trainer_ops.lifecycle.cleanup import Only
 
 __all__ = [
     "DeleteTrainJobsOperator",
     "ResumeTrainJobOperator",
     "SuspendTrainJobOperator",
-    "TargetOperator",
     "TrainingRuntimeOperator",
 ]
 
 _FILES = (".yaml", ".yml", ".json")
 
 
-class TargetOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to mypy
-    """What they have in common: a target, and that a mistake in the DAG is no reason to retry."""
-
+class _Action(TargetOperator):
     ui_color = "#eef3e8"
 
-    def __init__(self, *, conn_id: str | None = None, namespace: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.conn_id = conn_id
-        self.namespace = namespace
 
-    def clock(self) -> Clock:
-        """What sleeps."""
-        return RealClock()
-
-    @contextmanager
-    def _target(self) -> Iterator[Backend]:
-        from trainer_ops.airflow.hook import TrainerHook
-
-        try:
-            backend = TrainerHook(self.conn_id, self.namespace).get_conn()
-            try:
-                yield backend
-            finally:
-                backend.close()
-        except InvalidRequest as exc:
-            raise exception("AirflowFailException")(str(exc)) from exc
-
-
-class _SetSuspended(TargetOperator):
+class _SetSuspended(_Action):
     """Sets ``spec.suspend`` of one training."""
 
     template_fields: Sequence[str] = ("name", "conn_id", "namespace")
@@ -130,7 +100,7 @@ class ResumeTrainJobOperator(_SetSuspended):
     _suspended = False
 
 
-class DeleteTrainJobsOperator(TargetOperator):
+class DeleteTrainJobsOperator(_Action):
     """Deletes trainings and stops what they run: a teardown, or a nightly clean-up. None to delete is no failure.
 
     Give ``name`` or ``labels``; with both, both must hold.
@@ -190,7 +160,7 @@ class DeleteTrainJobsOperator(TargetOperator):
         return [{**one.ref.to_json(), "phase": one.phase.value, "how": one.how} for one in done]
 
 
-class TrainingRuntimeOperator(TargetOperator):
+class TrainingRuntimeOperator(_Action):
     """Makes a runtime be as it is written: created, changed, or left as it is when it is like that already.
 
     On a cluster it needs the right to ``get``, ``create`` and ``update`` runtimes of that kind; on this machine the

@@ -7,26 +7,19 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
-
-from trainer_ops.airflow.compat import exception, settings
-from trainer_ops.airflow.run import Stage, TimeUp, attended
+from trainer_ops.airflow.base import MAX_REDEFERS, WaitingOperator
+from trainer_ops.airflow.compat import settings
+from trainer_ops.airflow.run import TimeUp, attended
 from trainer_ops.airflow.snapshot_run import SnapshotRun, in_operator_terms
 from trainer_ops.airflow.snapshots import alias_of, describe_assets, publish
 from trainer_ops.errors import InvalidRequest
-from trainer_ops.lifecycle.clock import Clock, RealClock
 
 if TYPE_CHECKING:
-    from trainer_ops.backends.base import Backend
     from trainer_ops.lifecycle.snapshot_wait import SnapshotWait
     from trainer_ops.model.snapshot import Snapshot, SnapshotKind
 
 __all__ = ["DatasetInitializerOperator", "ModelInitializerOperator"]
 
-# How often a wait that broke in the triggerer goes back there; after that the worker waits itself.
-_MAX_REDEFERS = 3
-# The trigger reports execution_timeout itself; Airflow's own deferral timeout is for a triggerer that is away.
-_BACKSTOP = timedelta(seconds=60)
 # The operator's parameters that are arguments of ``take_snapshot``, but for the one that Airflow has a word for.
 _FIELDS = (
     "uri", "revision", "include", "ignore", "to", "storage", "storage_class", "access_mode", "secret_ref", "env",
@@ -38,7 +31,7 @@ class _NotGiven(list[Any]):
     """No outlets were given. A list, because Airflow fills a mapped task's arguments with this default."""
 
 
-class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to mypy
+class _InitializerOperator(WaitingOperator):
     """Makes one verified snapshot, which many trainings share, or finds it made.
 
     The snapshot is known by its source, the revision that this resolves to and the patterns: a retry, a second task
@@ -87,6 +80,7 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
     """
 
     kind: ClassVar[SnapshotKind]
+    _awaited = "Job"
     template_fields: Sequence[str] = (*_FIELDS, "conn_id", "namespace", "source_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"env": "json", "job_resources": "json", "pod": "json"}
     ui_color = "#eaf6ec"
@@ -119,7 +113,8 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
         **kwargs: Any,
     ) -> None:
         given = outlets is not None and not isinstance(outlets, _NotGiven)
-        super().__init__(outlets=outlets if given else [alias_of(self.kind)], **kwargs)
+        outlets = outlets if given else [alias_of(self.kind)]
+        super().__init__(conn_id=conn_id, namespace=namespace, outlets=outlets, **kwargs)
         self.uri = uri
         self.revision = revision
         self.include = include
@@ -136,15 +131,11 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
         self.labels = labels
         self.active_deadline_seconds = active_deadline_seconds
         self.startup_timeout = startup_timeout
-        self.conn_id = conn_id
-        self.namespace = namespace
         self.source_conn_id = source_conn_id
         self.refresh = refresh
         if deferrable is None:
             deferrable = settings().getboolean("operators", "default_deferrable", fallback=False)
         self.deferrable = deferrable
-        self._run: SnapshotRun | None = None
-        self._told_to_stop = False
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         """Make the snapshot here, or ask the cluster for it and wait here or in the triggerer.
@@ -179,40 +170,17 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
             if event["status"] == "timeout":
                 raise self._out_of_time(run)
             self.log.warning("The triggerer could not wait for Job %s: %s", wait.name, event["error"])
-            if event["redefers"] < _MAX_REDEFERS:
+            if event["redefers"] < MAX_REDEFERS:
                 self._defer(context, run, wait, redefers=event["redefers"] + 1)
             return self._wait_here(context, run, wait)
 
-    def resume_execution(
-        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Also where Airflow resumes a deferred task only to fail it: see ``TrainJobOperator``."""
-        if next_method != "__fail__":
-            return dict(super().resume_execution(next_method, next_kwargs, context))
-        details = next_kwargs or {}
+    def _abandoned(self, context: Mapping[str, Any], *, timed_out: bool) -> dict[str, Any]:
         with self._attended(context) as run:
             # The same asker finds the Job that its first process has started.
             wait = run.begin(self._ask())
-            if str(details.get("error")) == "Trigger timeout":
+            if timed_out:
                 raise self._out_of_time(run)
-            trace = "\n".join(details.get("traceback") or ()) or details.get("error", "unknown")
-            self.log.warning("The trigger failed; this worker waits for the Job instead.\n%s", trace)
             return self._wait_here(context, run, wait)
-
-    def on_kill(self) -> None:
-        """The task is told to stop (in a signal handler), or its execution_timeout is over. See ``Stoppable``."""
-        self._told_to_stop = True
-        if self._run is not None:
-            self._run.kill()
-
-    def clock(self) -> Clock:
-        """What sleeps."""
-        return RealClock()
-
-    def _connect(self) -> Backend:
-        from trainer_ops.airflow.hook import TrainerHook
-
-        return TrainerHook(self.conn_id, self.namespace).get_conn()
 
     @contextmanager
     def _attended(self, context: Mapping[str, Any]) -> Iterator[SnapshotRun]:
@@ -240,30 +208,16 @@ class _InitializerOperator(BaseOperator):  # type: ignore[misc]  # Airflow is An
         from trainer_ops.airflow.snapshot_trigger import SnapshotTrigger
 
         deadline = self._deadline(context)
-        left = None if deadline is None else timedelta(seconds=max(0.0, deadline - run.clock.now())) + _BACKSTOP
         trigger = SnapshotTrigger(
             wait.to_json(), conn_id=self.conn_id, namespace=self.namespace, deadline=deadline, redefers=redefers
         )
-        run.stage = Stage.OVER
-        self.defer(trigger=trigger, method_name="execute_complete", timeout=left)
-
-    def _deadline(self, context: Mapping[str, Any]) -> float | None:
-        """When execution_timeout is over: counted from this try's start, however often it was deferred since."""
-        if self.execution_timeout is None:
-            return None
-        return float(context["ti"].start_date.timestamp() + self.execution_timeout.total_seconds())
+        self._hand_over(context, run, trigger)
 
     def _wait_here(self, context: Mapping[str, Any], run: SnapshotRun, wait: SnapshotWait) -> dict[str, Any]:
         try:
             return self._finish(context, run.wait(wait, deadline=self._deadline(context)))
         except TimeUp:
             raise self._out_of_time(run) from None
-
-    def _out_of_time(self, run: SnapshotRun) -> BaseException:
-        error: BaseException = exception("AirflowTaskTimeout")(
-            f"execution_timeout of {self.execution_timeout} is over; {run.stop()}"
-        )
-        return error
 
     def _finish(self, context: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any]:
         how = "was there already" if snapshot.hit else "made"

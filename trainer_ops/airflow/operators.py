@@ -8,16 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
-
+from trainer_ops.airflow.base import MAX_REDEFERS, WaitingOperator
 from trainer_ops.airflow.compat import exception, settings
 from trainer_ops.airflow.inputs import FIELDS
-from trainer_ops.airflow.run import KillPolicy, Stage, TaskRun, TimeUp, attended
+from trainer_ops.airflow.run import KillPolicy, TaskRun, TimeUp, attended
 from trainer_ops.errors import TrainerOpsError
-from trainer_ops.lifecycle.clock import Clock, RealClock
 
 if TYPE_CHECKING:
-    from trainer_ops.backends.base import Backend
     from trainer_ops.model.outcome import Outcome
     from trainer_ops.model.request import TrainRequest
 
@@ -25,13 +22,9 @@ __all__ = ["TrainJobOperator"]
 
 _MANIFEST_FILES = (".yaml", ".yml", ".json")
 _POLICIES = ("delete", "suspend", "keep")
-# How often a wait that broke in the triggerer goes back there; after that the worker waits itself.
-_MAX_REDEFERS = 3
-# The trigger reports execution_timeout itself; Airflow's own deferral timeout is for a triggerer that is away.
-_BACKSTOP = timedelta(seconds=60)
 
 
-class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to mypy
+class TrainJobOperator(WaitingOperator):
     """Trains, and waits for it.
 
     One task instance has one training: a retry adopts the one that still runs, takes the result of one that has
@@ -68,6 +61,7 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
         "op_kwargs": "json",
     }
     ui_color = "#e8f1fb"
+    _awaited = "training"
 
     def __init__(
         self,
@@ -115,7 +109,7 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
         report: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(conn_id=conn_id, namespace=namespace, **kwargs)
         if on_kill not in _POLICIES:
             raise ValueError(f"on_kill: {on_kill!r} is none of {', '.join(_POLICIES)}")
         self.runtime = runtime
@@ -153,16 +147,12 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
         self.unreachable_timeout = unreachable_timeout
         self.missing_grace = missing_grace
         self.max_restarts = max_restarts
-        self.conn_id = conn_id
-        self.namespace = namespace
         if deferrable is None:
             deferrable = settings().getboolean("operators", "default_deferrable", fallback=False)
         self.deferrable = deferrable
         self.kill_policy: KillPolicy = on_kill
         self.follow_logs = follow_logs
         self.report = report
-        self._run: TaskRun | None = None
-        self._told_to_stop = False
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         """Submit, then wait here or in the triggerer.
@@ -194,34 +184,15 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
             if event["status"] == "timeout":
                 raise self._out_of_time(run)
             self.log.warning("The triggerer could not wait for %s: %s", run.ref, event["error"])
-            if event["redefers"] < _MAX_REDEFERS:
+            if event["redefers"] < MAX_REDEFERS:
                 self._defer(context, run, event["wait"], cursor=event["cursor"], redefers=event["redefers"] + 1)
             return self._wait_here(context, run)
 
-    def resume_execution(
-        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Also where Airflow resumes a deferred task only to fail it.
-
-        When its deferral timed out, execution_timeout is over and ``on_kill`` says what happens to the training. When
-        its trigger broke, the training is as well as it was: the worker waits for it.
-        """
-        if next_method != "__fail__":
-            result: dict[str, Any] = super().resume_execution(next_method, next_kwargs, context)
-            return result
-        details = next_kwargs or {}
+    def _abandoned(self, context: Mapping[str, Any], *, timed_out: bool) -> dict[str, Any]:
         with self._attended(context) as run:
-            if str(details.get("error")) == "Trigger timeout":
+            if timed_out:
                 raise self._out_of_time(run)
-            trace = "\n".join(details.get("traceback") or ()) or details.get("error", "unknown")
-            self.log.warning("The trigger failed; this worker waits for the training instead.\n%s", trace)
             return self._wait_here(context, run)
-
-    def on_kill(self) -> None:
-        """The task is told to stop (in a signal handler), or its execution_timeout is over. See ``Stoppable``."""
-        self._told_to_stop = True
-        if self._run is not None:
-            self._run.kill()
 
     def render_template(self, content: Any, context: Any, jinja_env: Any = None, seen_oids: Any = None) -> Any:
         """Airflow's own, but only ``manifest`` may be the path of a template.
@@ -231,15 +202,6 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
         if content is self.manifest and isinstance(content, str) and content.endswith(_MANIFEST_FILES):
             content = self._template_text(content, jinja_env or self.get_template_env())
         return super().render_template(content, context, jinja_env, seen_oids)
-
-    def clock(self) -> Clock:
-        """What sleeps."""
-        return RealClock()
-
-    def _connect(self) -> Backend:
-        from trainer_ops.airflow.hook import TrainerHook
-
-        return TrainerHook(self.conn_id, self.namespace).get_conn()
 
     @contextmanager
     def _attended(self, context: Mapping[str, Any]) -> Iterator[TaskRun]:
@@ -280,25 +242,16 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
     def _defer(self, context: Mapping[str, Any], run: TaskRun, wait: Mapping[str, Any], **more: Any) -> None:
         from trainer_ops.airflow.triggers import TrainJobTrigger
 
-        deadline = self._deadline(context)
-        left = None if deadline is None else timedelta(seconds=max(0.0, deadline - run.clock.now())) + _BACKSTOP
         trigger = TrainJobTrigger(
             wait,
             conn_id=self.conn_id,
             namespace=self.namespace,
             follow_logs=self.follow_logs,
             kill_policy=self.kill_policy,
-            deadline=deadline,
+            deadline=self._deadline(context),
             **more,
         )
-        run.stage = Stage.OVER
-        self.defer(trigger=trigger, method_name="execute_complete", timeout=left)
-
-    def _deadline(self, context: Mapping[str, Any]) -> float | None:
-        """When execution_timeout is over: counted from this try's start, however often it was deferred since."""
-        if self.execution_timeout is None:
-            return None
-        return float(context["ti"].start_date.timestamp() + self.execution_timeout.total_seconds())
+        self._hand_over(context, run, trigger)
 
     def _wait_here(self, context: Mapping[str, Any], run: TaskRun) -> dict[str, Any]:
         from trainer_ops.lifecycle.find import begin
@@ -312,12 +265,6 @@ class TrainJobOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to
         except TimeUp:
             raise self._out_of_time(run) from None
         return self._finish(context, outcome)
-
-    def _out_of_time(self, run: TaskRun) -> BaseException:
-        error: BaseException = exception("AirflowTaskTimeout")(
-            f"execution_timeout of {self.execution_timeout} is over; {run.stop()}"
-        )
-        return error
 
     def _finish(self, context: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
         from trainer_ops.airflow.results import describe_assets, publish
