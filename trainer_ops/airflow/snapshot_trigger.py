@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
-
-from trainer_ops.lifecycle.clock import Clock, RealClock
+from trainer_ops.airflow.base_trigger import WaitingTrigger
+from trainer_ops.lifecycle.clock import Clock
 
 if TYPE_CHECKING:
     from trainer_ops.backends.base import Backend
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["SnapshotTrigger"]
 
 
-class SnapshotTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to mypy
+class SnapshotTrigger(WaitingTrigger):
     """Waits for one snapshot's Job, writes what it says to the task's log, and fires one event.
 
     The event is plain JSON with a ``status``: ``ended`` (with the ``snapshot``), ``failed`` (with the ``error``, see
@@ -34,6 +33,9 @@ class SnapshotTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to m
         redefers: how often the task has been deferred again after an ``error``.
     """
 
+    _required = ("wait",)
+    _unharmed = "the Job is not affected"
+
     def __init__(
         self,
         wait: Mapping[str, Any],
@@ -43,29 +45,11 @@ class SnapshotTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to m
         deadline: float | None = None,
         redefers: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(conn_id=conn_id, namespace=namespace, deadline=deadline, redefers=redefers)
         self.wait = dict(wait)
-        self.conn_id = conn_id
-        self.namespace = namespace
-        self.deadline = deadline
-        self.redefers = redefers
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Plain JSON, free of secrets; defaults are left out, so that an older triggerer can read it."""
-        optional = {name: getattr(self, name) for name in _DEFAULTS}
-        return (
-            "trainer_ops.airflow.snapshot_trigger.SnapshotTrigger",
-            {"wait": self.wait} | {name: value for name, value in optional.items() if value != _DEFAULTS[name]},
-        )
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait; fires exactly one event, whatever happens."""
-        try:
-            event = await self._wait()
-        except Exception as exc:  # the worker decides whether to go on; an escaped error would fail the task
-            self.log.exception("Waiting for Job %s broke; the Job is not affected", self.wait["name"])
-            event = {"status": "error", "error": f"{type(exc).__name__}: {exc}"}
-        yield TriggerEvent(event | {"wait": self.wait, "redefers": self.redefers})
+    def _stands(self) -> dict[str, Any]:
+        return {"wait": self.wait}
 
     async def on_kill(self) -> None:
         """A user marked or cleared the deferred task: delete the Job."""
@@ -79,10 +63,6 @@ class SnapshotTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to m
         finally:
             await in_thread(backend.close)
         self.log.info("Job %s %s", wait.name, "was deleted" if deleted else "is another step's, or gone")
-
-    def clock(self) -> Clock:
-        """What sleeps."""
-        return RealClock()
 
     async def _wait(self) -> dict[str, Any]:
         from trainer_ops.airflow.run import Limited, TimeUp
@@ -128,9 +108,6 @@ class SnapshotTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to m
         from trainer_ops.lifecycle.snapshot_wait import SnapshotWait
 
         return SnapshotWait.from_json(self.wait)
-
-
-_DEFAULTS: dict[str, Any] = {"conn_id": None, "namespace": None, "deadline": None, "redefers": 0}
 
 
 class _Later:

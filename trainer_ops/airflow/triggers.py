@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
-
-from trainer_ops.lifecycle.clock import Clock, RealClock
+from trainer_ops.airflow.base_trigger import WaitingTrigger
 
 if TYPE_CHECKING:
     from trainer_ops.backends.base import Backend
-    from trainer_ops.lifecycle.cursor import LogCursor
     from trainer_ops.status.wait import Wait
 
 __all__ = ["TrainJobTrigger"]
 
 
-class TrainJobTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to mypy
+class TrainJobTrigger(WaitingTrigger):
     """Waits for one training, writes its log lines to the task's log, and fires one event.
 
     The event is plain JSON with a ``status``: ``ended`` (with the ``outcome``), ``timeout`` (``deadline`` has come)
@@ -38,6 +35,10 @@ class TrainJobTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to m
         redefers: how often the task has been deferred again after an ``error``.
     """
 
+    _required = ("wait",)
+    _optional: ClassVar[Mapping[str, Any]] = {"cursor": None, "follow_logs": True, "kill_policy": "delete"}
+    _unharmed = "the training is not affected"
+
     def __init__(
         self,
         wait: Mapping[str, Any],
@@ -50,35 +51,14 @@ class TrainJobTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to m
         deadline: float | None = None,
         redefers: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(conn_id=conn_id, namespace=namespace, deadline=deadline, redefers=redefers)
         self.wait = dict(wait)
-        self.conn_id = conn_id
-        self.namespace = namespace
         self.cursor = None if cursor is None else dict(cursor)
         self.follow_logs = follow_logs
         self.kill_policy: Literal["delete", "suspend", "keep"] = kill_policy
-        self.deadline = deadline
-        self.redefers = redefers
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Plain JSON, free of secrets; defaults are left out, so that an older triggerer can read it."""
-        optional = {name: getattr(self, name) for name in _DEFAULTS}
-        return (
-            "trainer_ops.airflow.triggers.TrainJobTrigger",
-            {"wait": self.wait} | {name: value for name, value in optional.items() if value != _DEFAULTS[name]},
-        )
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait; fires exactly one event, whatever happens."""
-        from trainer_ops.lifecycle.cursor import LogCursor
-
-        cursor = LogCursor() if self.cursor is None else LogCursor.from_json(self.cursor)
-        try:
-            event = await self._wait(cursor)
-        except Exception as exc:  # the worker decides whether to go on; an escaped error would fail the task
-            self.log.exception("Waiting for %s broke; the training is not affected", self.wait["ref"]["name"])
-            event = {"status": "error", "error": f"{type(exc).__name__}: {exc}"}
-        yield TriggerEvent(event | {"wait": self.wait, "cursor": cursor.to_json(), "redefers": self.redefers})
+    def _stands(self) -> dict[str, Any]:
+        return {"wait": self.wait, "cursor": self.cursor}
 
     async def on_kill(self) -> None:
         """A user marked or cleared the deferred task: apply the policy."""
@@ -96,17 +76,15 @@ class TrainJobTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to m
             await in_thread(backend.close)
         self.log.info("TrainJob %s: %s", ref, done.how.replace("_", " "))
 
-    def clock(self) -> Clock:
-        """What sleeps."""
-        return RealClock()
-
-    async def _wait(self, cursor: LogCursor) -> dict[str, Any]:
+    async def _wait(self) -> dict[str, Any]:
         from trainer_ops.airflow.run import Limited, TimeUp
         from trainer_ops.airflow.tasklog import TaskLog
+        from trainer_ops.lifecycle.cursor import LogCursor
         from trainer_ops.lifecycle.drive import adrive
         from trainer_ops.lifecycle.threads import in_thread
 
         wait = self._the_wait()
+        cursor = LogCursor() if self.cursor is None else LogCursor.from_json(self.cursor)
         backend = await self._open()
         try:
             outcome = await adrive(
@@ -120,6 +98,7 @@ class TrainJobTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to m
         except TimeUp:
             return {"status": "timeout"}
         finally:
+            self.cursor = cursor.to_json()
             await in_thread(backend.close)
         return {"status": "ended", "outcome": outcome.to_json()}
 
@@ -132,14 +111,3 @@ class TrainJobTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to m
         from trainer_ops.status.wait import Wait
 
         return Wait.from_json(self.wait)
-
-
-_DEFAULTS: dict[str, Any] = {
-    "conn_id": None,
-    "namespace": None,
-    "cursor": None,
-    "follow_logs": True,
-    "kill_policy": "delete",
-    "deadline": None,
-    "redefers": 0,
-}

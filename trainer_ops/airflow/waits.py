@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
-
-from trainer_ops.lifecycle.clock import Clock, RealClock
+from trainer_ops.airflow.base_trigger import WaitingTrigger
 
 __all__ = ["TrainJobsTrigger"]
 
 
-class TrainJobsTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to mypy
+class TrainJobsTrigger(WaitingTrigger):
     """Waits for a selection of trainings and fires one event.
 
     The event is plain JSON with a ``status``: ``ended`` (with the ``verdict``), ``timeout`` (``deadline`` has come) or
@@ -29,6 +27,10 @@ class TrainJobsTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to 
         redefers: how often the task has been deferred again after an ``error``.
     """
 
+    _required = ("selection", "until")
+    _optional: ClassVar[Mapping[str, Any]] = {"of": "all"}
+    _unharmed = "the trainings are not affected"
+
     def __init__(
         self,
         selection: Mapping[str, Any],
@@ -40,36 +42,10 @@ class TrainJobsTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to 
         deadline: float | None = None,
         redefers: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(conn_id=conn_id, namespace=namespace, deadline=deadline, redefers=redefers)
         self.selection = dict(selection)
         self.until = dict(until)
         self.of: Literal["all", "any"] = of
-        self.conn_id = conn_id
-        self.namespace = namespace
-        self.deadline = deadline
-        self.redefers = redefers
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Plain JSON, free of secrets; defaults are left out, so that an older triggerer can read it."""
-        optional = {name: getattr(self, name) for name in _DEFAULTS}
-        return (
-            "trainer_ops.airflow.waits.TrainJobsTrigger",
-            {"selection": self.selection, "until": self.until}
-            | {name: value for name, value in optional.items() if value != _DEFAULTS[name]},
-        )
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait; fires exactly one event, whatever happens."""
-        try:
-            event = await self._wait()
-        except Exception as exc:  # the worker decides whether to go on; an escaped error would fail the task
-            self.log.exception("Waiting for trainings broke; they are not affected")
-            event = {"status": "error", "error": f"{type(exc).__name__}: {exc}"}
-        yield TriggerEvent(event | {"redefers": self.redefers})
-
-    def clock(self) -> Clock:
-        """What sleeps."""
-        return RealClock()
 
     async def _wait(self) -> dict[str, Any]:
         from trainer_ops.airflow.leases import leased
@@ -91,6 +67,3 @@ class TrainJobsTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is Any to 
         if verdict.timed_out:
             return {"status": "timeout"}
         return {"status": "ended", "verdict": verdict.to_json()}
-
-
-_DEFAULTS: dict[str, Any] = {"of": "all", "conn_id": None, "namespace": None, "deadline": None, "redefers": 0}
