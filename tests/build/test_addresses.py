@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainer_ops.build.addresses import follow_name, names_itself
+from trainer_ops.build.addresses import follow_name
 from trainer_ops.build.manifest import build
 from trainer_ops.model.identity import RunKey
 from trainer_ops.model.request import TrainRequest
@@ -29,14 +29,12 @@ TEXTS = {
 @pytest.mark.parametrize(("text", "expected"), TEXTS.values(), ids=TEXTS.keys())
 def test_texts(text: str, expected: str | None) -> None:
     assert follow_name(text, "digits", "new") == (expected or text)
-    assert names_itself({"a": [text]}, "digits") is (expected is not None)
 
 
 def test_nothing_to_follow() -> None:
     held = {"a": ["digits-node-0-0.digits", 1, None]}
     assert follow_name(held, "digits", "digits") is held
     assert follow_name(held, "", "new") is held
-    assert not names_itself(held, "")
 
 
 MANIFEST: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_ops.migrate.convert import Converted, convert
@@ -16,7 +16,7 @@ from trainer_ops.model.runtime import TrainingRuntime
 from trainer_ops.validate.runtime import check_runtime
 from trainer_ops.validate.trainjob import check
 
-__all__ = ["checked", "codes", "env_of", "fates", "paths_exist", "pytorch", "trainer_of"]
+__all__ = ["checked", "codes", "env_of", "fates", "paths_exist", "pytorch", "trainer_of", "unwrapped"]
 
 # Stand-ins for the runtimes that Trainer ships, with what the rules of admission look at.
 STOCK: Mapping[str, str] = {
@@ -142,3 +142,10 @@ def pytorch(
         "metadata": {"name": name},
         "spec": {"pytorchReplicaSpecs": roles, **spec},
     }
+
+
+def unwrapped(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command behind the lines of shell that a conversion has put before it; argv itself when there are none."""
+    if len(argv) > 4 and (*argv[:2], argv[3]) == ("sh", "-c", "sh") and argv[2].endswith('\nexec "$@"'):
+        return tuple(argv[4:])
+    return tuple(argv)

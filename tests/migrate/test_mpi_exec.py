@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.migrate.checked import checked, codes, env_of, fates, trainer_of
+from tests.migrate.checked import checked, codes, env_of, fates, trainer_of, unwrapped
 from tests.migrate.kinds import containers, mpi, parts
-from trainer_ops.migrate.shims import unwrapped
 
 GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
 SSHD = ["/usr/sbin/sshd", "-De", "-o", "AuthorizedKeysFile=/mnt/ssh/authorized_keys"]

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.migrate.checked import checked, codes, env_of, trainer_of
+from tests.migrate.checked import checked, codes, env_of, trainer_of, unwrapped
 from tests.migrate.kinds import containers, job, parts, variables
-from trainer_ops.migrate.shims import unwrapped
 
 IP = {"fieldRef": {"fieldPath": "status.podIP"}}
 PADDLE = {"command": ["python"], "args": ["-m", "paddle.distributed.launch", "t.py"]}

@@ -10,17 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["follow_name", "names_itself"]
+__all__ = ["follow_name"]
 
 
 def follow_name(value: Any, old: str, new: str) -> Any:
     """A copy of nested data in whose texts addresses of nodes of ``old`` are those of ``new``."""
     return value if not old or old == new else _followed(value, _addresses(old), rf"{new}\g<1>{new}")
-
-
-def names_itself(value: Any, name: str) -> bool:
-    """Whether an address of a node of that TrainJob stands in nested data."""
-    return bool(name) and _followed(value, _addresses(name), "") != value
 
 
 def _addresses(name: str) -> re.Pattern[str]:

@@ -27,7 +27,7 @@ from trainer_ops.initializers.manifest import Manifest
 from trainer_ops.initializers.open import open_provider
 from trainer_ops.initializers.provider import SnapshotError, error_to_json
 from trainer_ops.initializers.source import parse
-from trainer_ops.initializers.store import Store, open_store
+from trainer_ops.initializers.store import Store, WallClock, open_store
 from trainer_ops.initializers.take import human, pinned_hit, take
 
 __all__ = ["Printer", "fitting", "main", "run"]
@@ -36,14 +36,6 @@ _MESSAGE_BYTES: Final = 4096
 _EVERY: Final = 5.0
 EXIT_FAILED: Final = 1
 EXIT_AGAIN: Final = 75
-
-
-class _Wall:
-    def now(self) -> float:
-        return time.time()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 class Printer:
@@ -122,7 +114,7 @@ def _take(arguments: argparse.Namespace, env: Mapping[str, str]) -> tuple[dict[s
                 store,
                 kind=arguments.kind,
                 provider=provider,
-                clock=_Wall(),
+                clock=WallClock(),
                 jobs=arguments.jobs,
                 listener=Printer(),
                 lock_timeout=arguments.lock_timeout,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from trainer_ops.initializers.manifest import Manifest
 from trainer_ops.initializers.provider import SnapshotError
-from trainer_ops.initializers.store import Freed, Store
+from trainer_ops.initializers.store import Freed, Store, WallClock
 
 __all__ = ["collect", "superfluous"]
 
@@ -69,7 +68,7 @@ def collect(
 
     def remove(key: str, how: Callable[[str], None]) -> bool:
         try:
-            with store.lock(key, clock=_CLOCK, timeout=0, note=lambda _text: None):
+            with store.lock(key, clock=WallClock(), timeout=0, note=lambda _text: None):
                 if not dry_run:
                     how(key)
         except SnapshotError:
@@ -97,16 +96,3 @@ def collect(
         size=sum(one.size for one in gone) + sum(size for _, _, size in left),
         busy=tuple(sorted(busy & wanted)),
     )
-
-
-class _AtOnce:
-    """A lock that is not free at once is not waited for."""
-
-    def now(self) -> float:
-        return time.time()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
-_CLOCK = _AtOnce()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from trainer_ops.initializers.manifest import FileEntry, Manifest
 from trainer_ops.initializers.provider import Credentials, RemoteFile
 from trainer_ops.initializers.source import Source, folder_of, parse
 
-__all__ = ["Clock", "Draft", "Freed", "Held", "Store", "open_store"]
+__all__ = ["Clock", "Draft", "Freed", "Held", "Store", "WallClock", "open_store"]
 
 
 class Clock(Protocol):
@@ -24,6 +25,18 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Block for that long."""
+
+
+class WallClock:
+    """The machine's own, for who is given none."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Block for that long."""
+        time.sleep(seconds)
 
 
 class Held(Protocol):

@@ -26,7 +26,6 @@ __all__ = [
     "overruled",
     "reserved",
     "unseen",
-    "unwrapped",
     "without",
     "wrap",
 ]
@@ -120,13 +119,6 @@ def wrap(draft: Draft, part: Part, script: str, reason: str) -> bool:
     part.container["command"] = ["sh", "-c", f"{script}\n{_EXEC}", _ZERO, *command]
     draft.rewrote(main(part, "command"), reason)
     return True
-
-
-def unwrapped(argv: Sequence[str]) -> tuple[str, ...]:
-    """What ``wrap`` has put lines of shell before; argv itself when it has none."""
-    if len(argv) > 4 and (*argv[:2], argv[3]) == ("sh", "-c", _ZERO) and argv[2].endswith(f"\n{_EXEC}"):
-        return tuple(argv[4:])
-    return tuple(argv)
 
 
 def reserved(
