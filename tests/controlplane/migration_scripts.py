@@ -6,12 +6,14 @@ the others.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
-__all__ = ["JOBS", "NEEDS_TORCH"]
+__all__ = ["GATE", "JOBS", "NEEDS_TORCH", "OUTLIVED"]
 
 Raw = dict[str, Any]
 IMAGE = "none.example/image"  # the test kubelet runs this machine's programs
+GATE = "<gate>"  # a folder of the test, which replaces this
 
 TORCH = """
 import os, torch, torch.distributed as dist
@@ -93,6 +95,8 @@ print(f"> {task['type']} {task['index']} of {len(peers)}, {config['environment']
 talk(f"{task['type']} {task['index']}", int(own.rpartition(":")[2]), peers)
 if task["type"] == "ps":
     time.sleep(600)
+while task["type"] == "chief" and not os.path.exists("/gate/open"):
+    time.sleep(0.05)
 """
 )
 
@@ -167,6 +171,15 @@ _SYSTEM_PYTHON = "/usr/bin/python3"
 _TORCHRUN_ENV = [{"name": name, "value": "1"} for name in ("PET_REDIRECTS", "PET_TEE")]
 _TF = _pod("tensorflow", ["python3", "-c", TENSORFLOW])
 
+
+def _gated(pod: Raw) -> Raw:
+    """The end of a chief ends everybody's pods, so this one waits until the test has opened its gate."""
+    held = copy.deepcopy(pod)
+    held["spec"]["volumes"] = [{"name": "gate", "hostPath": {"path": GATE}}]
+    held["spec"]["containers"][0]["volumeMounts"] = [{"name": "gate", "mountPath": "/gate"}]
+    return held
+
+
 JOBS: dict[str, Raw] = {
     "torch": _pair("PyTorchJob", "pytorchReplicaSpecs", _pod("pytorch", [_SYSTEM_PYTHON, "-c", TORCH])),
     "torchrun": _pair(
@@ -180,7 +193,7 @@ JOBS: dict[str, Raw] = {
     "parameters": _job(
         "TFJob",
         "tfReplicaSpecs",
-        {"Chief": (1, _TF), "Worker": (2, _TF), "PS": (1, _TF)},
+        {"Chief": (1, _gated(_TF)), "Worker": (2, _TF), "PS": (1, _TF)},
         runPolicy={"cleanPodPolicy": "Running"},
     ),
     "jax": _job("JAXJob", "jaxReplicaSpecs", {"Worker": (3, _pod("jax", ["python3", "-c", JAX]))}),
@@ -188,3 +201,5 @@ JOBS: dict[str, Raw] = {
     "mpi-slots": _mpi(2),
 }
 NEEDS_TORCH = ("torch", "torchrun")
+# Of these the chief ends when all workers have been seen to end.
+OUTLIVED = ("parameters",)

@@ -129,7 +129,8 @@ def test_a_later_attempt_goes_on_from_the_part_that_is_there(
     web.answer = lambda q: serve(q, DATA, **said)  # type: ignore[arg-type]
     assert fetched.take() == DATA
     assert web.of("GET")[-1].range == (200_000, None)
-    assert fetched.counted == [100_000]
+    assert sum(fetched.counted) == 100_000
+    assert min(fetched.counted) > 0
 
 
 def test_nothing_tells_two_contents_apart_so_a_part_is_thrown_away(web: WebServer, fetched: Fetched) -> None:
