@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -238,7 +239,7 @@ def test_the_pointer_is_for_others_to_read(opened: Any, model: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize("opened", ["folder"], indirect=True)
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"model_uri": "x"}', '{"version": "x"}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"model_uri": "x"}', '{"version": "x"}'])
 def test_a_pointer_that_is_none_of_ours(text: str, opened: Any, model: Any, tmp_path: Path) -> None:
     (tmp_path / "registry").mkdir()
     (tmp_path / "registry" / POINTER).write_text(text)
@@ -246,6 +247,38 @@ def test_a_pointer_that_is_none_of_ours(text: str, opened: Any, model: Any, tmp_
         with pytest.raises(RegistryError, match="is no pointer of ours"):
             call()
     assert (tmp_path / "registry" / POINTER).read_text() == text
+
+
+@pytest.mark.parametrize("opened", ["folder"], indirect=True)
+def test_a_damaged_pointer_is_mended_as_the_error_says(opened: Any, model: Any, tmp_path: Path) -> None:
+    champion = opened().promote(model("one"), expect=0)
+    pointer = tmp_path / "registry" / POINTER
+    pointer.write_text("half a")
+    with pytest.raises(RegistryError, match=r"copy the newest versions/\*/promotion.json over the pointer"):
+        opened().champion()
+    shutil.copy(max(pointer.parent.glob("versions/*/promotion.json")), pointer)
+    assert opened().champion() == champion
+
+
+@pytest.mark.parametrize("opened", ["folder"], indirect=True)
+def test_a_pointer_of_a_later_format_is_left_alone(opened: Any, model: Any, tmp_path: Path) -> None:
+    champion = opened().promote(model("one"), expect=0)
+    text = json.dumps({**champion.to_json(), "format": 2})
+    (tmp_path / "registry" / POINTER).write_text(text)
+    with pytest.raises(RegistryError, match="format 2 is of a later trainer-ops"):
+        opened().promote(model("two"), expect=1)
+    assert (tmp_path / "registry" / POINTER).read_text() == text
+
+
+def test_a_driver_that_connects_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainer_ops.lifecycle import champion
+
+    def away(*_given: Any) -> Any:
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(champion, "ObjectPlace", away)
+    with pytest.raises(RegistryError, match="registry ftp://x cannot be opened: Name or service not known"):
+        open_registry("ftp://x")
 
 
 @pytest.mark.parametrize("opened", ["folder"], indirect=True)
@@ -261,6 +294,7 @@ BAD_URLS = {
     "": "registry: is empty",
     "models": "is no absolute path",
     "weird://x": "cannot be read here",
+    "s3://": "names no bucket",
     "mlflow://": "names no model",
     "mlflow://digits?allias=x": "names no model",
     "mlflow://digits": "mlflow:// names no server. Set MLFLOW_REGISTRY_URI",

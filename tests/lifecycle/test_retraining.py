@@ -146,6 +146,20 @@ def test_rivals_without_end(registry: Registry, trained: Any) -> None:
         conclude(rivals, decide(registry, "1"), model_uri=trained("one"), metrics={A: 0.9}, metric=A)
 
 
+@pytest.mark.parametrize("keep", [0, "0", "many", 1.5, None])
+def test_a_wrong_setting_is_told_before_anything_is_promoted(keep: Any, registry: Registry, trained: Any) -> None:
+    with pytest.raises(InvalidRequest, match="keep: "):
+        conclude(registry, decide(registry, "1"), model_uri=trained("one"), metrics={A: 1}, metric=A, keep=keep)
+    assert registry.champion() is None
+
+
+def test_numbers_may_be_text(registry: Registry, trained: Any) -> None:
+    rule: dict[str, Any] = {"metric": A, "margin": "0.1", "threshold": "0.5", "keep": "1"}
+    for number, accuracy in enumerate((0.6, 0.8)):
+        plan = decide(registry, str(number))
+        assert conclude(registry, plan, model_uri=trained(str(number)), metrics={A: accuracy}, **rule).promoted
+
+
 @pytest.mark.parametrize("uri", [None, ""])
 def test_a_training_without_a_model(uri: str | None, registry: Registry) -> None:
     with pytest.raises(InvalidRequest, match=r"model_uri: the training reported no model. Call report\(model_uri=…\)"):

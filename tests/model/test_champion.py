@@ -13,7 +13,7 @@ from trainer_ops.model.champion import Candidate, Champion, better, expendable
 A = "accuracy"
 
 # case: (candidate, champion, margin, mode, threshold), promoted, the sentence
-VERDICTS: dict[str, tuple[tuple[Any, Any, float, Any, float | None], bool, str]] = {
+VERDICTS: dict[str, tuple[tuple[Any, Any, Any, Any, Any], bool, str]] = {
     "the first": ((0.5, None, 0.1, "max", None), True, "the first champion, with accuracy 0.5"),
     "the first, below the threshold": (
         (0.5, None, 0, "max", 0.9),
@@ -68,6 +68,11 @@ VERDICTS: dict[str, tuple[tuple[Any, Any, float, Any, float | None], bool, str]]
         True,
         "accuracy 0.97 beside the champion's 0.95: better by 0.02",
     ),
+    "a margin and a threshold in strings, as templates render them": (
+        (0.951, 0.95, "0.01", "max", "0.5"),
+        False,
+        "accuracy 0.951 beside the champion's 0.95: better by 0.001, which is less than the margin 0.01",
+    ),
     "big whole numbers": (
         (1200.0, 1000.0, 100, "max", None),
         True,
@@ -99,6 +104,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a margin that is no number": (
         {"candidate": {A: 1.0}, "champion": None, "margin": float("nan")},
         "margin: nan would promote",
+    ),
+    "a margin that is a word": (
+        {"candidate": {A: 1.0}, "champion": None, "margin": "some"},
+        "margin: 'some' is not a number",
+    ),
+    "no threshold, as a template renders it": (
+        {"candidate": {A: 1.0}, "champion": None, "threshold": "None"},
+        "threshold: 'None' is not a number",
     ),
     "another mode": ({"candidate": {A: 1.0}, "champion": None, "mode": "most"}, "mode: 'most' is neither max nor min"),
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from trainer_ops.errors import InvalidRequest, TrainerOpsError
 from trainer_ops.lifecycle.champion_places import LocalPlace, ObjectPlace, Place
@@ -19,6 +19,7 @@ from trainer_ops.model.times import rfc3339
 __all__ = ["POINTER", "FolderRegistry", "Registry", "open_registry"]
 
 POINTER: Final = "champion.json"
+_BUCKETS: Final = ("s3", "gs", "az")
 
 
 class Registry(Protocol):
@@ -78,15 +79,23 @@ def open_registry(
         InvalidRequest: field ``registry``: no registry can be at such a URL, or a package for it is missing.
     """
     clock = clock or RealClock()
-    if not url.strip():
+    url = str(url or "").strip()
+    if not url:
         raise InvalidRequest("registry", "is empty", "Give file:///folder, s3://bucket/prefix or mlflow://NAME")
     if url.startswith("mlflow:"):
         from trainer_ops.lifecycle.champion_mlflow import MlflowRegistry
 
         return MlflowRegistry(url, clock=clock)
     path = local_path(url, "registry")
-    place: Place = LocalPlace(path) if path is not None else ObjectPlace(url, options)
+    place: Place = LocalPlace(path) if path is not None else _objects(url, options)
     return FolderRegistry(place, copy=copy, options=options, clock=clock)
+
+
+def _objects(url: str, options: Mapping[str, Any] | None) -> Place:
+    if urlsplit(url).scheme in _BUCKETS and not urlsplit(url).netloc:
+        raise InvalidRequest("registry", f'"{url}" names no bucket', "Write s3://bucket/prefix")
+    with _told(url, "opened"):  # some drivers connect when they are made
+        return ObjectPlace(url, options)
 
 
 class FolderRegistry:
@@ -110,12 +119,12 @@ class FolderRegistry:
 
     def champion(self) -> Champion | None:
         """See ``Registry``."""
-        with self._told("read"):
+        with _told(self.url, "read"):
             return self._read()[0]
 
     def promote(self, candidate: Candidate, *, expect: int) -> Champion:
         """See ``Registry``."""
-        with self._told("written"), self._place.alone():
+        with _told(self.url, "written"), self._place.alone():
             found, token = self._read()
             if found is not None and found.id == candidate.id:
                 return found
@@ -129,7 +138,7 @@ class FolderRegistry:
 
     def keep(self, count: int) -> list[str]:
         """See ``Registry``."""
-        with self._told("written"), self._place.alone():
+        with _told(self.url, "written"), self._place.alone():
             champion, _ = self._read()
             if champion is None:
                 return []
@@ -144,9 +153,11 @@ class FolderRegistry:
             return None, None
         try:
             return Champion.from_json(json.loads(found[0])), found[1]
-        except (ValueError, KeyError, TypeError) as exc:
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise RegistryError(
-                f"{self.url}/{POINTER} is no pointer of ours ({exc!r})", remedy="Give the registry a folder of its own"
+                f"{self.url}/{POINTER} is no pointer of ours ({exc!r})",
+                remedy="Give the registry a folder of its own; where it is one and was damaged, copy the newest "
+                "versions/*/promotion.json over the pointer",
             ) from exc
 
     def _kept(self, candidate: Candidate, before: Champion | None) -> Champion:
@@ -167,18 +178,19 @@ class FolderRegistry:
         if found is None or champion.folder not in (found.folder, *found.previous):
             raise _changed(candidate, expect, found)
 
-    @contextmanager
-    def _told(self, done: str) -> Iterator[None]:
-        """Foreign errors end here: drivers raise what they like."""
-        try:
-            yield
-        except TrainerOpsError:
-            raise
-        except Exception as exc:
-            raise RegistryError(
-                f"the registry {self.url} cannot be {done}: {str(exc) or type(exc).__name__}",
-                remedy="Check its URL, the credentials and the rights of this user",
-            ) from exc
+
+@contextmanager
+def _told(url: str, done: str) -> Iterator[None]:
+    """Foreign errors end here: drivers raise what they like."""
+    try:
+        yield
+    except TrainerOpsError:
+        raise
+    except Exception as exc:
+        raise RegistryError(
+            f"the registry {url} cannot be {done}: {str(exc) or type(exc).__name__}",
+            remedy="Check its URL, the credentials and the rights of this user",
+        ) from exc
 
 
 def _json(data: Mapping[str, Any]) -> bytes:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from trainer_ops.errors import InvalidRequest, TrainerOpsError
 from trainer_ops.lifecycle.clock import Clock
-from trainer_ops.model.champion import Candidate, Champion, ChampionChanged, RegistryError
+from trainer_ops.model.champion import Candidate, Champion, ChampionChanged, RegistryError, kept_number
 from trainer_ops.model.times import rfc3339
 
 __all__ = ["MlflowRegistry"]
@@ -73,8 +73,7 @@ class MlflowRegistry:
 
     def keep(self, count: int) -> list[str]:
         """See ``Registry``; versions that have an alias of somebody's stay too."""
-        if count < 1:
-            raise InvalidRequest("keep", f"{count} is not at least 1", "The champion itself counts: give 1 or more")
+        count = kept_number(count)
         with self._told():
             current = self._aliased()
             if current is None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.lifecycle.champion import Registry
 from trainer_ops.lifecycle.fingerprint import Part, fingerprint
-from trainer_ops.model.champion import Candidate, Champion, ChampionChanged, Mode, Verdict, better
+from trainer_ops.model.champion import Candidate, Champion, ChampionChanged, Mode, Verdict, better, kept_number
 
 __all__ = ["CHAMPION_PREFIX", "Conclusion", "Plan", "conclude", "decide"]
 
@@ -130,10 +130,10 @@ def conclude(
     model_uri: str | None,
     metrics: Mapping[str, float | str],
     metric: str,
-    margin: float = 0.0,
+    margin: float | str = 0.0,
     mode: Mode = "max",
-    threshold: float | None = None,
-    keep: int = 5,
+    threshold: float | str | None = None,
+    keep: int | str = 5,
     note: Mapping[str, Any] | None = None,
 ) -> Conclusion:
     """Judge the trained model, promote it if it is better, and remove old ones. Doing it again concludes the same.
@@ -145,7 +145,7 @@ def conclude(
         metrics: what the evaluation reported; ``champion_<metric>`` is the champion's value on the same data. Without
             it, the champion's own of when it was promoted counts.
         metric: which of them.
-        margin: by how much it must be better, in the metric's own unit.
+        margin: by how much it must be better, in the metric's own unit. Numbers may be text (a rendered template).
         mode: ``max`` where more is better, ``min`` where less is.
         threshold: what even the first champion must reach.
         keep: how many promoted models stay, the champion counted.
@@ -158,6 +158,7 @@ def conclude(
     """
     if not model_uri:
         raise InvalidRequest("model_uri", "the training reported no model", "Call report(model_uri=…) in its code")
+    keep = kept_number(keep)  # before anything is promoted
     ours = {name: value for name, value in metrics.items() if not name.startswith(CHAMPION_PREFIX)}
     candidate = Candidate(model_uri, ours, plan.fingerprint, dict(note or {}))
     for _ in range(_TRIES):

@@ -25,6 +25,7 @@ __all__ = [
     "Verdict",
     "better",
     "expendable",
+    "kept_number",
 ]
 
 Mode = Literal["max", "min"]
@@ -133,7 +134,10 @@ class Champion:
 
         Raises:
             KeyError: it is no champion's JSON.
+            ValueError: it is one of a later format.
         """
+        if int(data.get("format", FORMAT)) > FORMAT:
+            raise ValueError(f"format {data['format']} is of a later trainer-ops")
         return cls(
             version=int(data["version"]),
             id=str(data["id"]),
@@ -164,11 +168,22 @@ def expendable(folders: Iterable[str], champion: Champion, keep: int) -> list[st
     Raises:
         InvalidRequest: field ``keep``: less than one.
     """
-    if keep < 1:
-        raise InvalidRequest("keep", f"{keep} is not at least 1", "The champion itself counts: give 1 or more")
+    keep = kept_number(keep)
     kept = {champion.folder, *champion.previous[: keep - 1]}
     found = [name for name in sorted(folders) if name not in kept]
     return [name for name in found if name[:6].isdigit() and int(name.partition("-")[0]) <= champion.version]
+
+
+def kept_number(keep: float | str) -> int:
+    """How many promoted models stay; a whole number in text is one (a rendered template).
+
+    Raises:
+        InvalidRequest: field ``keep``: no whole number, or less than one.
+    """
+    number = _number("keep", keep)
+    if number < 1 or not number.is_integer():
+        raise InvalidRequest("keep", f"{keep} is not at least 1", "The champion itself counts: give 1 or more")
+    return int(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +219,10 @@ def better(
     candidate: Metrics,
     champion: Metrics | None,
     metric: str,
-    margin: float = 0.0,
+    margin: float | str = 0.0,
     mode: Mode = "max",
     *,
-    threshold: float | None = None,
+    threshold: float | str | None = None,
 ) -> Verdict:
     """Whether the candidate is better by at least ``margin``; with a margin of 0, better at all.
 
@@ -218,23 +233,24 @@ def better(
         candidate: its metrics.
         champion: the champion's, measured on the same data where that can be; None for the first promotion.
         metric: which of them.
-        margin: in the metric's own unit, not negative.
+        margin: in the metric's own unit, not negative; a number, or one in text, as a template renders it.
         mode: ``max`` where more is better, ``min`` where less is.
-        threshold: what even the first champion must reach.
+        threshold: what even the first champion must reach; a number, or one in text.
 
     Raises:
         InvalidRequest: ``metric``: one of the two has none of that name, so that nothing was compared; ``margin``,
-            ``mode``.
+            ``threshold``, ``mode``.
     """
+    margin, least = _number("margin", margin), None if threshold is None else _number("threshold", threshold)
     _refuse(margin, mode)
     ours = _value(candidate, metric, "candidate")
     if ours is None:
         return Verdict(False, f"the candidate's {metric} is {candidate[metric]}: no number", metric)
     verdict = Verdict(False, "", metric, float(ours))
     sign = 1 if mode == "max" else -1
-    if threshold is not None and sign * (ours - _decimal(threshold)) < 0:
+    if least is not None and sign * (ours - _decimal(least)) < 0:
         worse = "below" if mode == "max" else "above"
-        return replace(verdict, reason=f"{metric} {ours} is {worse} the threshold {_decimal(threshold)}")
+        return replace(verdict, reason=f"{metric} {ours} is {worse} the threshold {_decimal(least)}")
     if champion is None:
         return replace(verdict, promote=True, reason=f"the first champion, with {metric} {ours}")
     theirs = _value(champion, metric, "champion")
@@ -258,6 +274,14 @@ def _compared(verdict: Verdict, ours: Decimal, theirs: Decimal, gain: Decimal, m
 def _plain(value: float | str) -> float | str:
     """What JSON has no number for, as text: the same that a training's report does."""
     return value if isinstance(value, str) or math.isfinite(value) else str(value)
+
+
+def _number(field: str, given: float | str) -> float:
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        reason = f"{given!r} is not a number"
+        raise InvalidRequest(field, reason, "Correct it, or the template that it came from") from None
 
 
 def _refuse(margin: float, mode: str) -> None:
