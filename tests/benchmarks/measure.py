@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -25,6 +26,9 @@ class Row:
     met: bool | None
 
 
+# Installed packages are compiled: a machine that forbids it would have us measure the compiler, with every child anew.
+_ENV = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
 # Runs in a fresh interpreter: seconds and resident bytes that one import adds on top of another.
 _IMPORT = """
 import importlib, json, os, time
@@ -41,7 +45,8 @@ print(json.dumps([time.perf_counter() - begun, process.memory_info().rss - memor
 def child(before: str, statement: str) -> tuple[float, float]:
     """(seconds, bytes) that ``statement`` costs in a new interpreter after ``before``."""
     code = _IMPORT.format(before=before, statement=statement)
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=_ENV)
     seconds, memory = json.loads(done.stdout.splitlines()[-1])
     return float(seconds), float(memory)
 
@@ -55,5 +60,5 @@ def median_of(sample: Callable[[], tuple[float, ...]], times: int) -> tuple[floa
 def wall(command: Sequence[str], *, env: dict[str, str] | None = None) -> float:
     """Wall seconds of a whole command."""
     begun = time.perf_counter()
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env=env)
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env=env or _ENV)
     return time.perf_counter() - begun

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from trainer_ops.backends.base import Watch
+if TYPE_CHECKING:
+    # Whatever waits imports this module, each DAG file too; the port brings along all that is observed of a training.
+    from trainer_ops.backends.base import Watch
 
 __all__ = ["Clock", "RealClock"]
 
