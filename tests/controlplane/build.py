@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Programs", "cache_root", "kueue", "kueue_crds", "programs", "v1_operators"]
+__all__ = ["Programs", "cache_root", "kueue", "kueue_crds", "old_mpi_crds", "programs", "v1_operators"]
 
 HERE = Path(__file__).resolve().parent
 # Kueue asks the API server for its version, which release builds get stamped in.
@@ -67,6 +67,9 @@ TRAINING_MANIFESTS = (
 )
 MPI_PACKAGES = (("mpi-operator", "github.com/kubeflow/mpi-operator/cmd/mpi-operator"),)
 MPI_MANIFESTS = (("github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml", "crds"),)
+OLD_MPI_MANIFESTS = (
+    ("github.com/kubeflow/training-operator", "manifests/base/crds/kubeflow.org_mpijobs.yaml", "crds"),
+)
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,11 @@ def kueue() -> Programs:
 def v1_operators() -> tuple[Programs, Programs]:
     """Training-operator 1.9 and mpi-operator 0.8, each with its CRDs."""
     return TRAINING.built(), MPI.built()
+
+
+def old_mpi_crds() -> list[Path]:
+    """Training-operator's own CRD of MPIJob, which no plane with mpi-operator's may have. Nothing is built for it."""
+    return OLD_MPI.described().manifests("crds")
 
 
 def kueue_crds() -> list[Path]:
@@ -175,6 +183,7 @@ PLANE = _Module("plane", HERE, PACKAGES, MANIFESTS, 13)
 KUEUE = _Module("kueue", HERE / "kueue", KUEUE_PACKAGES, KUEUE_MANIFESTS, 10)
 TRAINING = _Module("v1-training", HERE / "v1ops" / "training", TRAINING_PACKAGES, TRAINING_MANIFESTS, 2)
 MPI = _Module("v1-mpi", HERE / "v1ops" / "mpi", MPI_PACKAGES, MPI_MANIFESTS, 3)
+OLD_MPI = _Module("v1-old-mpi", HERE / "v1ops" / "training", (), OLD_MPI_MANIFESTS, 0)
 
 
 def _go() -> str:
@@ -220,4 +229,6 @@ def _say(text: str) -> None:
 if __name__ == "__main__":
     _asked = sys.argv[1] if sys.argv[1:] else ""
     _made = v1_operators() if _asked == "v1" else (kueue() if _asked == "kueue" else programs(),)
+    if _asked == "v1":
+        old_mpi_crds()
     print("\n".join(str(made.root) for made in _made))

@@ -16,6 +16,7 @@ from typing import Any
 from tests.controlplane.fixtures import Cluster
 from tests.controlplane.kubelet_env import environment, expand
 from tests.controlplane.migration_defaults import undefaulted
+from tests.controlplane.plane import ControlPlane
 from trainer_ops.migrate.simulate.fleet import Fleet, SimContainer, SimPod
 
 __all__ = ["V1_JOB", "plain", "v1_fleet", "v2_fleet"]
@@ -31,7 +32,7 @@ _JOBSET = "jobset.sigs.k8s.io/jobset-name"
 _CODE = {"PyTorchJob": "pytorch", "TFJob": "tensorflow"}
 
 
-def v1_fleet(cluster: Cluster, namespace: str, raw: Mapping[str, Any]) -> Fleet:
+def v1_fleet(cluster: Cluster | ControlPlane, namespace: str, raw: Mapping[str, Any]) -> Fleet:
     """What the v1 operator of a job has made."""
     name, kind = raw["metadata"]["name"], raw["kind"]
     pods = [_v1_pod(raw, pod) for pod in cluster.api.list("Pod", namespace=namespace, labelSelector=f"{V1_JOB}={name}")]
@@ -87,7 +88,7 @@ def _fleet(
     )
 
 
-def _services(cluster: Cluster, namespace: str, label: str, value: str) -> tuple[str, ...]:
+def _services(cluster: Cluster | ControlPlane, namespace: str, label: str, value: str) -> tuple[str, ...]:
     found = cluster.api.list("Service", namespace=namespace)
     return tuple(sorted(s["metadata"]["name"] for s in found if (s["spec"].get("selector") or {}).get(label) == value))
 
@@ -100,14 +101,18 @@ def _v1_pod(raw: Mapping[str, Any], pod: Raw) -> SimPod:
     role = str(labels.get(_V1_ROLE) or labels[_V1_PART])
     # mpi-operator counts the launcher in this label where it is a worker too.
     index = int(pod["metadata"]["name"].rpartition("-")[2]) if role == "worker" else int(labels.get(_V1_INDEX) or 0)
-    main = _main_of(raw["kind"], pod)
+    main = _main_of(raw, role, pod)
     return _pod(pod, role, index, main, lambda env: _v1_seat(raw, role, index, env))
 
 
-def _main_of(kind: str, pod: Raw) -> str:
+def _main_of(raw: Mapping[str, Any], role: str, pod: Raw) -> str:
     names = [str(container["name"]) for container in pod["spec"]["containers"]]
+    kind = raw["kind"]
+    if kind == "MPIJob":
+        # Where training-operator's kubexec.sh starts the ranks.
+        return str(raw["spec"].get("mainContainer") or names[0]) if role == "worker" else names[0]
     wanted = _CODE.get(kind, kind.removesuffix("Job").lower())
-    return wanted if wanted in names and kind != "MPIJob" else names[0]
+    return wanted if wanted in names else names[0]
 
 
 def _v1_seat(raw: Mapping[str, Any], role: str, index: int, env: Mapping[str, str]) -> str:

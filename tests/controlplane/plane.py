@@ -75,13 +75,21 @@ class ControlPlane:
         api: a client with all rights.
     """
 
-    def __init__(self, root: Path, *, users: Mapping[str, str] | None = None, kueue_crds: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        users: Mapping[str, str] | None = None,
+        kueue_crds: Sequence[Path] = (),
+        trainer: bool = True,
+    ) -> None:
         """Start everything.
 
         Args:
             root: an empty folder.
             users: token -> user name, for users with no rights but those that a test gives them.
             kueue_crds: more CRDs to apply.
+            trainer: with JobSet and Trainer; without them it is there in half the time.
         """
         self.root = root
         self.port = free_port()
@@ -94,11 +102,12 @@ class ControlPlane:
         self.api = Api(self.port, self.file("ca.crt"), ADMIN_TOKEN)
         try:
             self._start_kubernetes()
-            self._apply_crds(kueue_crds)
+            self._apply_crds((*(self._programs.manifests("crds") if trainer else ()), *kueue_crds))
             self._start_controllers()
-            self._start_managers()
-            self._apply_webhooks()
-            self._apply_runtimes()
+            if trainer:
+                self._start_managers()
+                self._apply_webhooks()
+                self._apply_runtimes()
         except BaseException:
             self.close()
             raise
@@ -235,9 +244,9 @@ class ControlPlane:
             *("--cert-dir", self.file("kcm"), "--kube-api-qps", "500", "--kube-api-burst", "1000"),
         )
 
-    def _apply_crds(self, more: Sequence[Path]) -> None:
+    def _apply_crds(self, files: Sequence[Path]) -> None:
         names = []
-        for path in (*self._programs.manifests("crds"), *more):
+        for path in files:
             for obj in _documents(path):
                 self.api.create(obj)
                 names.append(obj["metadata"]["name"])

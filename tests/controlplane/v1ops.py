@@ -19,7 +19,7 @@ import trustme
 import yaml
 
 from tests.controlplane.api import ApiError, path_of
-from tests.controlplane.build import v1_operators
+from tests.controlplane.build import old_mpi_crds, v1_operators
 from tests.controlplane.kueue import apply_crds, healthy
 from tests.controlplane.plane import ControlPlane, free_port, wait_until
 from tests.controlplane.private import END_WITH_US, way
@@ -27,7 +27,8 @@ from tests.controlplane.private import END_WITH_US, way
 __all__ = ["V1Operators", "unavailable"]
 
 NAMESPACE = "kubeflow"
-# Without its MPIJob, whose CRD cannot lie beside mpi-operator's. Kind -> the field with its roles.
+# Without training-operator's MPIJob, whose CRD cannot lie beside mpi-operator's: it takes a plane of its own
+# (``old_mpi``). Kind -> the field with its roles.
 KINDS = {
     "PyTorchJob": "pytorchReplicaSpecs",
     "TFJob": "tfReplicaSpecs",
@@ -62,8 +63,12 @@ class V1Operators:
         plane: the control plane that they work on; stop them before it.
     """
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, *, old_mpi: bool = False) -> None:
         """Start them and wait until jobs are taken.
+
+        Args:
+            plane: on which they are to work.
+            old_mpi: training-operator alone, and with no kind but its own MPIJob, of kubeflow.org/v1.
 
         Raises:
             RuntimeError: one does not start, or cannot run on this machine.
@@ -75,16 +80,20 @@ class V1Operators:
         self._training, self._mpi = v1_operators()
         self._webhook, self._health = free_port(), free_port()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        apply_crds(plane, [*self._training.manifests("crds"), *self._mpi.manifests("crds")])
+        files = [*self._training.manifests("crds"), *self._mpi.manifests("crds")]
+        apply_crds(plane, old_mpi_crds() if old_mpi else files)
         plane.namespace(NAMESPACE)
         self._certificate()
         try:
             self._apply_webhooks()
-            self._start_training()
-            self._start_mpi()
+            self._start_training(["MPIJob"] if old_mpi else list(KINDS))
+            if not old_mpi:
+                self._start_mpi()
             wait_until("training-operator is ready", self._training_ready, seconds=120)
-            wait_until("training-operator's webhooks are in force", self._admits)
-            wait_until("mpi-operator is ready", self._mpi_ready, seconds=120)
+            if not old_mpi:
+                # Its MPIJob has none.
+                wait_until("training-operator's webhooks are in force", self._admits)
+                wait_until("mpi-operator is ready", self._mpi_ready, seconds=120)
         except BaseException:
             self.close()
             raise
@@ -131,9 +140,9 @@ class V1Operators:
             hook["clientConfig"] = {"url": f"https://127.0.0.1:{self._webhook}{where}"}
         self.plane.api.create(obj)
 
-    def _start_training(self) -> None:
+    def _start_training(self, kinds: Sequence[str]) -> None:
         program = self._training.binary("training-operator")
-        schemes = [word for kind in KINDS for word in ("--enable-scheme", kind.lower())]
+        schemes = [word for kind in kinds for word in ("--enable-scheme", kind.lower())]
         self._spawn(
             "training-operator",
             [*way("mount")[0], "unshare", "--mount", "sh", "-c", _INSIDE, str(self.plane.root), str(program.parent)],

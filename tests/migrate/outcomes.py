@@ -50,6 +50,25 @@ OUTCOMES: Mapping[str, Outcome] = {
     "mpi-nccl": Outcome(("HOST-NETWORK", "MPI-KEYMODE"), rewritten=True),
     "mpi-root": Outcome(("MPI-KEYMODE",), rewritten=True),
     "mpi-user": Outcome(("TTL-RERUN",), rewritten=True),
+    "mpi-v1-alone": Outcome(("MPI-LAUNCHER-ONLY",), rewritten=True),
+    "mpi-v1-gpu-launcher": Outcome(
+        refused=("MPI-TRANSPORT",),
+        flags={"image_has_sshd": True},
+        then=("CLEANUP", "EXITCODE", "MPI-KEYMODE", "MPI-TRANSPORT"),
+        rewritten=True,
+    ),
+    "mpi-v1-horovod": Outcome(
+        refused=("MPI-TRANSPORT",),
+        flags={"image_has_sshd": True},
+        then=("MPI-KEYMODE", "MPI-TRANSPORT"),
+        rewritten=True,
+    ),
+    "mpi-v1-main-container": Outcome(
+        refused=("MPI-TRANSPORT",),
+        flags={"image_has_sshd": True},
+        then=("CLEANUP", "MPI-KEYMODE", "MPI-TRANSPORT", "SIDECAR"),
+        rewritten=True,
+    ),
     "mxnet": Outcome(refused=("NOT-V1",)),
     "paddle": Outcome(rewritten=True),
     "paddle-gpu": Outcome(

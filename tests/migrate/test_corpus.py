@@ -38,7 +38,9 @@ _OUTCOMES = [pytest.param(name, outcome, id=name) for name, outcome in OUTCOMES.
 
 
 def job(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((CORPUS / f"{name}.yaml").read_text())
+    # Those of a kind that another operator's CRD stands in the way of have a folder of their own.
+    (path,) = CORPUS.rglob(f"{name}.yaml")
+    found: dict[str, Any] = yaml.safe_load(path.read_text())
     return found
 
 
@@ -50,7 +52,7 @@ def fleets(done: Converted) -> tuple[Fleet, Fleet]:
 
 
 def test_the_table_is_whole() -> None:
-    assert sorted(OUTCOMES) == sorted(path.stem for path in CORPUS.glob("*.yaml"))
+    assert sorted(OUTCOMES) == sorted(path.stem for path in CORPUS.rglob("*.yaml"))
     assert len(OUTCOMES) > 40
 
 
@@ -81,7 +83,7 @@ def test_it_trains_what_it_trained(name: str, outcome: Outcome) -> None:
     topics = {one.topic for one in compare(v1, v2)}
     # The world: as many ranks, the same slots, on the same seats.
     assert not topics & {"pods", "hostfile"}
-    assert ("nodes" in topics) == (name == "mpi-launcher-only")
+    assert ("nodes" in topics) == (name in ("mpi-launcher-only", "mpi-v1-alone"))
     assert _world(v1) == _world(v2)
     # What rank 0 starts.
     first = [one for one in done.differences if one.topic == "command" and v1.first and v1.first.seat in one.seats]

@@ -97,5 +97,65 @@ def test_the_launcher_was_a_pod_that_is_not_tried_again() -> None:
     assert (held["backoffLimit"], held["template"]["spec"]["restartPolicy"]) == (0, "Never")
 
 
+@pytest.mark.parametrize(
+    ("launcher", "worker", "limit", "expected"),
+    [
+        pytest.param("Never", "OnFailure", 2, {"launcher": 0, "node": 2}, id="of-the-workers"),
+        pytest.param("OnFailure", "Never", 2, {"launcher": 2, "node": 0}, id="of-the-launcher"),
+        pytest.param("OnFailure", "OnFailure", 2, {"launcher": 2, "node": 2}, id="of-both"),
+        pytest.param("Never", "Never", 2, {"launcher": 0, "node": 0}, id="of-nobody"),
+        pytest.param("ExitCode", "ExitCode", 2, {"launcher": 0, "node": 0}, id="of-nobody-that-restarts"),
+        pytest.param("ExitCode", "OnFailure", 2, {"launcher": 0, "node": 2}, id="of-those-that-do"),
+    ],
+)
+def test_the_limit_is_of_all_pods_that_restart(
+    launcher: str, worker: str, limit: int, expected: dict[str, int]
+) -> None:
+    """Mpi-operator gives it to the launcher's Job; training-operator counted all containers' restarts."""
+    raw = v1(runPolicy={"backoffLimit": limit})
+    for role, policy in (("Launcher", launcher), ("Worker", worker)):
+        raw["spec"]["mpiReplicaSpecs"][role]["restartPolicy"] = policy
+    done = checked(raw, image_has_sshd=True)
+    assert {name: part["template"]["spec"]["backoffLimit"] for name, part in parts(done).items()} == expected
+    fate = fates(done)["spec.runPolicy.backoffLimit"]
+    assert (fate == "dropped") == (not any(expected.values()))
+
+
+def test_exit_codes_never_made_a_new_pod() -> None:
+    done = checked(v1(role={"restartPolicy": "ExitCode"}), image_has_sshd=True)
+    for part in parts(done).values():
+        spec = part["template"]["spec"]
+        assert (spec["backoffLimit"], spec["template"]["spec"]["restartPolicy"]) == (0, "Never")
+        assert "podFailurePolicy" not in spec
+    said = [found.message for found in done.findings if found.code == "EXITCODE"]
+    assert len(said) == 2
+    assert all("did nothing, whatever the exit code" in text for text in said)
+
+
+@pytest.mark.parametrize("workers", [2, None])
+def test_an_account_that_v1_made(workers: int | None) -> None:
+    raw = v1(workers=workers)
+    raw["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["serviceAccountName"] = "trainer"
+    done = checked(raw, image_has_sshd=True)
+    (said,) = (found for found in done.findings if found.v1_path.endswith("serviceAccountName"))
+    assert (said.code, said.severity) == ("MPI-TRANSPORT", "info")
+    part = parts(done)["launcher" if workers else "node"]
+    assert part["template"]["spec"]["template"]["spec"]["serviceAccountName"] == "trainer"
+
+
+@pytest.mark.parametrize(
+    ("worker", "held"),
+    [
+        pytest.param({"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}, "A, B,", id="env"),
+        pytest.param({"envFrom": [{"secretRef": {"name": "s"}}]}, "those of envFrom,", id="envFrom"),
+        pytest.param({}, "", id="nothing"),
+    ],
+)
+def test_variables_of_the_workers_that_ssh_does_not_show(worker: dict[str, Any], held: str) -> None:
+    done = checked(v1(worker=worker), image_has_sshd=True)
+    said = [found.message for found in done.findings if found.code == "MPI-TRANSPORT" and "saw" in found.message]
+    assert [held in text for text in said] == ([True] if held else [])
+
+
 def test_no_transport_without_workers() -> None:
     assert checked(v1(workers=None)).ok

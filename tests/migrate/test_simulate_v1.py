@@ -367,6 +367,31 @@ def test_mpi_by_kubectl() -> None:
     assert "NVIDIA_VISIBLE_DEVICES" not in made.pods[0].code.env
 
 
+def test_what_the_launcher_by_kubectl_has() -> None:
+    made = fleet("MPIJob", {"Launcher": 1, "Worker": 11}, slotsPerWorker=2, mainContainer="mpi")
+    held = made.config_maps["j-config"]
+    assert held["hostfile"].splitlines() == [f"j-worker-{index} slots=2" for index in range(11)]
+    assert held["kubexec.sh"].endswith('/opt/kube/kubectl exec ${POD_NAME} --container mpi -- /bin/sh -c "$*"')
+    # In the order of names, and without a line end.
+    assert held["discover_hosts.sh"].startswith("#!/bin/sh\necho j-worker-0:2\necho j-worker-1:2\necho j-worker-10:2\n")
+    assert made.rights == {"j-launcher": tuple(f"j-worker-{index}" for index in range(11))}
+    assert [one.labels["training.kubeflow.org/replica-index"] for one in made.pods[1:]] == [str(i) for i in range(11)]
+    gpu = {"container": {"resources": {"limits": {"nvidia.com/gpu": 1}}}, "pod": {"serviceAccountName": "own"}}
+    made = fleet("MPIJob", {"Launcher": gpu, "Worker": 1})
+    assert made.config_maps["j-config"]["discover_hosts.sh"] == "#!/bin/sh\necho j-launcher:1\n\necho j-worker-0:1"
+    assert made.rights == {"own": ("j-worker-0",)}
+    # With an empty list of names: all pods of the namespace.
+    assert fleet("MPIJob", {"Launcher": 1}).rights == {"j-launcher": ()}
+
+
+def test_exit_codes_of_an_mpi_job_by_kubectl() -> None:
+    """It says Restarting and does nothing; other kinds get a new pod from 128 on."""
+    roles = {"Launcher": {"restartPolicy": "ExitCode"}, "Worker": {"replicas": 1, "restartPolicy": "ExitCode"}}
+    behaviour = fleet("MPIJob", roles, runPolicy={"backoffLimit": 3}).behaviour
+    assert behaviour.restart == {"launcher": "never", "host 0": "never"}
+    assert behaviour.retries == {"launcher": 0, "host 0": 0}
+
+
 def test_a_name_that_is_generated() -> None:
     raw = {
         "apiVersion": "kubeflow.org/v1",

@@ -9,9 +9,10 @@ from trainer_ops.migrate.commands import Line, launches, option, options
 from trainer_ops.migrate.draft import NODE, Draft, Part
 from trainer_ops.migrate.mpi_command import ARITY, HOSTFILE, HOSTS, refers_to_role
 from trainer_ops.migrate.normalise import Role
+from trainer_ops.migrate.paths import Path
 from trainer_ops.migrate.torch_command import write
 
-__all__ = ["environment", "has_gpu", "launcher_only", "restarts"]
+__all__ = ["account", "environment", "has_gpu", "launcher_only", "restarts"]
 
 _OPEN_MPI: Final = "OMPI_MCA_"
 _RESERVED: Final = tuple(
@@ -103,18 +104,21 @@ def _without_agent(draft: Draft, head: Part) -> None:
 
 
 def restarts(draft: Draft, role: Role, part: Part, *, of_a_job: bool) -> None:
-    """The launcher's restartPolicy and backoffLimit.
+    """The restartPolicy and backoffLimit of a launcher, and of the workers of training-operator.
 
     Args:
         draft: with the part.
-        role: of the launcher.
-        part: of the launcher.
-        of_a_job: v1 made a Job of it too, as mpi-operator does: then all means the same. Else it was a pod.
+        role: whose they are.
+        part: of the role.
+        of_a_job: v1 made a Job of it too, as mpi-operator does: then all means the same. Else they were pods.
     """
+    path = (*role.path, "restartPolicy")
+    if not of_a_job and role.restart_policy == "ExitCode":
+        _left_failed(draft, role, part, path)
+        return
     if not of_a_job:
         policy.restarts(draft, role, part)
         return
-    path = (*role.path, "restartPolicy")
     if role.restart_policy not in ("OnFailure", "Never"):
         draft.refuse("NOT-A-JOB", path, f"{role.restart_policy!r} is no restartPolicy of an MPIJob")
         return
@@ -126,11 +130,40 @@ def restarts(draft: Draft, role: Role, part: Part, *, of_a_job: bool) -> None:
         draft.link(draft.job.run_policy_paths["backoffLimit"], ("job", part.name, "backoffLimit"))
 
 
+def _left_failed(draft: Draft, role: Role, part: Part, path: Path) -> None:
+    """Training-operator's MPIJob never acted on ExitCode: a failed pod stayed, and so did the job, as Restarting."""
+    part.spec["restartPolicy"] = "Never"
+    part.job["backoffLimit"] = 0
+    message = (
+        f"a failed {role.name} fails the training; v1 said Restarting then and did nothing, whatever the exit code"
+    )
+    remedy = "Say restartPolicy: OnFailure if it is to start again"
+    draft.say("EXITCODE", path, message, remedy=remedy)
+    draft.link(path, part.place("spec", "restartPolicy"), "ExitCode becomes Never", exact=False)
+    if all(one.restart_policy in ("Never", "ExitCode") for one in draft.job.roles):
+        limit = draft.job.run_policy_paths.get("backoffLimit")
+        if limit is not None:
+            draft.drop(limit, "of no effect where no container is started again")
+
+
+def account(draft: Draft, role: Role) -> None:
+    """Training-operator made the launcher's ServiceAccount where there was none, also one that the job names."""
+    name = role.pod.get("serviceAccountName")
+    if name:
+        message = (
+            f"v1 made the ServiceAccount {name} with the job where there was none; without it there are no pods now"
+        )
+        path = (*role.pod_path, "serviceAccountName")
+        draft.say("MPI-TRANSPORT", path, message, severity="info", remedy="Make it, if nothing else does")
+
+
 def launcher_only(draft: Draft, role: Role) -> None:
     """An MPIJob without workers: a training of one pod."""
     part = draft.add_part(NODE, trains=True)
     pods.carry(draft, role, part)
     restarts(draft, role, part, of_a_job=draft.job.kind.version != "v1")
+    if draft.job.kind.version == "v1":
+        account(draft, role)
     draft.num_nodes = 1
     metadata.name(draft)
     why = "there are no workers, so no ssh and no hostfile"

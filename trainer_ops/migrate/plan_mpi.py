@@ -15,7 +15,7 @@ from trainer_ops.migrate import metadata, mpi_command, mpi_ssh, pods, policy
 from trainer_ops.migrate.draft import NODE, Draft, Part
 from trainer_ops.migrate.hosts import rewrite_hosts
 from trainer_ops.migrate.ledger import Fate
-from trainer_ops.migrate.mpi_launcher import environment, has_gpu, launcher_only, restarts
+from trainer_ops.migrate.mpi_launcher import account, environment, has_gpu, launcher_only, restarts
 from trainer_ops.migrate.normalise import Role, V1Job
 from trainer_ops.migrate.options import Options
 from trainer_ops.migrate.paths import Path
@@ -151,6 +151,21 @@ def _transport(draft: Draft, worker: Role) -> None:
     else:
         message = "ssh takes the place of kubectl exec, and of the variables that were for it"
         draft.say("MPI-TRANSPORT", worker.main_path, message, severity="warning", remedy="Try it")
+        _unseen(draft, worker)
+
+
+def _unseen(draft: Draft, worker: Role) -> None:
+    """Kubectl exec starts a process with the variables of the container, sshd with its own (sshd(8), LOGIN PROCESS)."""
+    container = worker.container
+    names = [str(item.get("name")) for item in container.get("env") or ()]
+    held = [*names, *(["those of envFrom"] if container.get("envFrom") else [])]
+    if held:
+        message = (
+            f"ranks on the workers saw the variables of the pod, {', '.join(held)}, which what sshd starts does not"
+        )
+        remedy = "Give them to the launcher, and to mpirun as -x NAME; or to the workers' sshd as -o SetEnv=NAME=VALUE"
+        path = (*worker.main_path, "env" if names else "envFrom")
+        draft.say("MPI-TRANSPORT", path, message, severity="warning", remedy=remedy)
 
 
 def _launcher_is_node(draft: Draft, launcher: Role) -> bool:
@@ -190,7 +205,12 @@ def _parts(draft: Draft, launcher: Role, worker: Role) -> tuple[Part, Part]:
     draft.policy = {"mpi": {}}
     nodes = draft.add_part(NODE)
     pods.carry(draft, worker, nodes)
-    policy.restarts(draft, worker, nodes, limit=False)
+    if _by_exec(draft.job):
+        # Its backoffLimit counted the restarts of all pods.
+        restarts(draft, worker, nodes, of_a_job=False)
+        account(draft, launcher)
+    else:
+        policy.restarts(draft, worker, nodes, limit=False)
     head = draft.add_part(LAUNCHER, trains=True)
     pods.carry(draft, launcher, head)
     restarts(draft, launcher, head, of_a_job=not _by_exec(draft.job))

@@ -81,11 +81,13 @@ OF_KINDS: Final[Mapping[str, Explained]] = {
         "Nothing.",
     ),
     "MPI-TRANSPORT": Explained(
-        "MPIJobs of kubeflow.org/v1 reached their workers by kubectl exec; workers slept, and no image had an sshd.",
-        "Trainer uses ssh, so workers run sshd.",
-        "In an image without sshd the workers fail at once.",
+        "MPIJobs of kubeflow.org/v1 reached their workers by kubectl exec; workers slept, and no image had an sshd. "
+        "The operator made the launcher a ServiceAccount that was allowed to.",
+        "Trainer uses ssh, so workers run sshd. Nobody makes a ServiceAccount.",
+        "In an image without sshd the workers fail at once. Ranks on the workers see what mpirun hands on with -x, and "
+        "no variable of the pod or the image, as kubectl exec showed them.",
         "Look whether the image can run /usr/sbin/sshd and has a client for the launcher; then --image-has-sshd. Else "
-        "add openssh-server to the image.",
+        "add openssh-server to the image. Give the workers' variables to the launcher and to mpirun.",
     ),
     "PADDLE-MASTER": Explained(
         "PADDLE_MASTER was the first pod's own IP address in that pod, and its name in all others.",

@@ -39,9 +39,10 @@ OF_POLICY: Final[Mapping[str, Explained]] = {
         "Add the time that is spent waiting, or use the queue_timeout and wait_timeout of this project.",
     ),
     "EXITCODE": Explained(
-        "restartPolicy ExitCode failed the job for exit codes 1 to 127 and made a new pod for 128 to 255 (signals).",
+        "restartPolicy ExitCode failed the job for exit codes 1 to 127 and made a new pod for 128 to 255 (signals). Of "
+        "an MPIJob of kubeflow.org/v1 it made none: the job said Restarting and stayed as it was.",
         "The generated runtime has restartPolicy Never and a podFailurePolicy that fails the Job for 1 to 127; other "
-        "ends count against backoffLimit.",
+        "ends count against backoffLimit. Of such an MPIJob a failed pod fails the training.",
         "A retry is a new pod: what was written to the old one's disk is gone. The pod's own container restarts no "
         "more.",
         "Keep checkpoints on a volume.",

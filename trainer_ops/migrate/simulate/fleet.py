@@ -143,8 +143,10 @@ class Fleet:
         processes: of each node as the controller counts them, as text: ``2``, ``auto``; mpi: slots of a host.
         hostfile: lines of MPI's hostfile, as ``host slots=N``; () without MPI.
         services: names of headless Services.
-        config_maps: name -> data of those that the controller makes (hostfile).
+        config_maps: name -> data of those that the controller makes (hostfile; training-operator's scripts).
         secrets: names of those that the controller makes (ssh key).
+        rights: ServiceAccounts that the controller makes where there are none -> pods in which they may run commands;
+            () are all of the namespace.
         behaviour: what happens around the pods.
     """
 
@@ -158,6 +160,7 @@ class Fleet:
     services: tuple[str, ...] = ()
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
+    rights: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     behaviour: Behaviour = field(default_factory=Behaviour)
 
     def seat(self, seat: str) -> SimPod | None:

@@ -36,6 +36,8 @@ _KEY_FILES: Final = (
     ("ssh-publickey", "authorized_keys"),
 )
 _RESTART: Final = {"OnFailure": "in-place", "Always": "always", "ExitCode": "exit-code", "Never": "never"}
+# Training-operator's MPIJob says Restarting of a failed pod and leaves it as it is, whatever its exit code.
+_OLD_RESTART: Final = {**_RESTART, "ExitCode": "never"}
 
 
 def simulate_mpi(job: V1Job, *, suspended: bool) -> Fleet:
@@ -52,6 +54,7 @@ def simulate_mpi(job: V1Job, *, suspended: bool) -> Fleet:
     slots = 1 if slots is None else slots
     form = _ENTRIES.get(str(job.spec.get("mpiImplementation") or ""), "{} slots={}")
     hostfile = tuple(form.format(f"{host}{suffix}", slots) for host in hosts)
+    scripts = {} if modern else _old_scripts(job, name, workers, joins, slots)
     pods: list[SimPod] = []
     make_launcher, make_worker = (_launcher, _worker) if modern else (_old_launcher, _old_worker)
     if launcher is not None:
@@ -69,8 +72,9 @@ def simulate_mpi(job: V1Job, *, suspended: bool) -> Fleet:
         processes=str(slots),
         hostfile=hostfile,
         services=(name,) if modern else (),
-        config_maps={f"{name}-config": {"hostfile": "".join(f"{line}\n" for line in hostfile)}},
+        config_maps={f"{name}-config": {"hostfile": "".join(f"{line}\n" for line in hostfile), **scripts}},
         secrets=(f"{name}-ssh",) if modern else (),
+        rights={} if modern or launcher is None else _rights(launcher, name, workers),
         behaviour=_behaviour(job, tuple(pods), modern, suspended),
     )
 
@@ -231,7 +235,8 @@ def _old_launcher(job: V1Job, role: Role, name: str, joins: bool, namespace: str
 
 
 def _old_worker(job: V1Job, role: Role, name: str, index: int, joins: bool, namespace: str) -> Raw:
-    raw, container = _start(role, f"{name}-worker-{index}", _old_labels(name, "worker"))
+    labels = {**_old_labels(name, "worker"), f"{_LABEL}replica-index": str(index)}
+    raw, container = _start(role, f"{name}-worker-{index}", labels)
     if not container.get("command"):
         container["command"], container["args"] = ["sleep"], ["365d"]
     _append(container, "volumeMounts", {"name": "mpi-job-config", "mountPath": _CONFIG})
@@ -241,10 +246,29 @@ def _old_worker(job: V1Job, role: Role, name: str, index: int, joins: bool, name
     return raw
 
 
+def _old_scripts(job: V1Job, name: str, workers: int, joins: bool, slots: Any) -> dict[str, str]:
+    """What mpirun runs in place of rsh, and what elastic Horovod asks once all workers run: those that do, by name."""
+    container = f" --container {job.spec['mainContainer']}" if job.spec.get("mainContainer") else ""
+    execute = f'/opt/kube/kubectl exec ${{POD_NAME}}{container} -- /bin/sh -c "$*"'
+    # With a line end of its own, after which an empty line comes.
+    first = f"\necho {name}-launcher:{slots}\n" if joins else ""
+    hosts = sorted(f"{name}-worker-{index}" for index in range(workers))
+    return {
+        "kubexec.sh": f"#!/bin/sh\nset -x\nPOD_NAME=$1\nshift\n{execute}",
+        "discover_hosts.sh": "#!/bin/sh" + first + "".join(f"\necho {host}:{slots}" for host in hosts),
+    }
+
+
+def _rights(launcher: Role, name: str, workers: int) -> dict[str, tuple[str, ...]]:
+    account = str(launcher.pod.get("serviceAccountName") or f"{name}-launcher")
+    return {account: tuple(f"{name}-worker-{index}" for index in range(workers))}
+
+
 def _behaviour(job: V1Job, pods: tuple[SimPod, ...], modern: bool, suspended: bool) -> Behaviour:
     policy = job.run_policy
     policies = {role.name: role.restart_policy for role in job.roles}
-    restart = {one.seat: _RESTART.get(policies[one.role], "in-place") for one in pods}
+    known = _RESTART if modern else _OLD_RESTART
+    restart = {one.seat: known.get(policies[one.role], "in-place") for one in pods}
     limit = policy.get("backoffLimit")
     retries: dict[str, int | None] = {}
     for seat, how in list(restart.items()):
