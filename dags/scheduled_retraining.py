@@ -1,7 +1,7 @@
 """Retrain on a schedule, and put the model into use only when it is better than the one in use.
 
 snapshot → decide (skip when data and code are what the champion was made from) → train → evaluate on held-out rows,
-the champion too → promote by a margin. The logic is ``trainer_ops.lifecycle.retraining``. On this machine:
+the champion too → promote by a margin. On this machine:
 
     python dags/scripts/retrain_digits.py data /tmp/digits                # data to train on
     export AIRFLOW_CONN_TRAINING='trainer-local:///tmp/trainings'
@@ -14,12 +14,16 @@ object storage, ``registry`` may be ``s3://…`` and ``copy`` true. MLflow: ``ml
 """
 
 from datetime import datetime, timezone
-from pathlib import Path
 
-from airflow.sdk import Asset, AssetOrTimeSchedule, CronTriggerTimetable, dag, task
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import Asset, AssetOrTimeSchedule, CronTriggerTimetable, dag
 
-from trainer_ops.airflow import DatasetInitializerOperator, TrainJobOperator, WebhookNotifier
+from trainer_ops.airflow import (
+    DatasetInitializerOperator,
+    DecideRetrainingOperator,
+    PromoteModelOperator,
+    TrainJobOperator,
+    WebhookNotifier,
+)
 
 SCRIPT = "scripts/retrain_digits.py"
 DATA, CHAMPION = Asset("digits_data"), Asset("digits_champion")  # who delivers data has the one as outlet
@@ -27,39 +31,8 @@ PARAMS = {
     "data": "file:///tmp/digits", "store": "", "runtime": "xgboost-distributed", "models": "", "rounds": 20,
     "registry": "file:///tmp/champions", "copy": True, "margin": 0.005, "keep": 5, "force": False, "webhook": "",
 }  # fmt: skip
-tell = WebhookNotifier(webhook="{{ params.webhook }}")
-
-
-def registry(params):
-    from trainer_ops.lifecycle.champion import open_registry
-
-    return open_registry(params["registry"], copy=params["copy"])
-
-
-@task
-def decide(data: dict, params=None, ti=None) -> dict:
-    from trainer_ops.lifecycle.retraining import decide
-
-    made_from = data, Path(__file__).parent / SCRIPT, {"rounds": params["rounds"]}
-    plan = decide(registry(params), *made_from, force=params["force"])
-    ti.xcom_push("text", plan.reason)
-    if not plan.train:
-        raise AirflowSkipException(plan.reason)
-    return plan.to_json()
-
-
-@task(outlets=[CHAMPION], on_success_callback=tell)
-def promote(plan: dict, trained: dict, scores: dict, data: dict, params=None, ti=None) -> dict:
-    from trainer_ops.lifecycle.retraining import Plan, conclude
-
-    note = {"trainjob": trained["name"], "data": data["uri"], "revision": data["revision"]}
-    found = {"model_uri": trained["model_uri"], "metrics": scores["metrics"], "note": note}
-    rule = {"metric": "accuracy", "margin": params["margin"], "keep": params["keep"]}
-    done = conclude(registry(params), Plan.from_json(plan), **found, **rule)
-    ti.xcom_push("text", done.text)
-    if not done.promoted:
-        raise AirflowSkipException(done.text)  # so there is no event of CHAMPION
-    return done.to_json()
+P = {name: f"{{{{ params['{name}'] }}}}" for name in PARAMS}  # not params.copy: that is a method
+tell = WebhookNotifier(webhook=P["webhook"])
 
 
 @dag(
@@ -72,16 +45,22 @@ def promote(plan: dict, trained: dict, scores: dict, data: dict, params=None, ti
     tags=["trainer-ops"],
 )
 def scheduled_retraining() -> None:
-    job = {"conn_id": "training", "runtime": "{{ params.runtime }}", "script": SCRIPT, "num_nodes": 1}
-    source = {"uri": "{{ params.data }}", "to": "{{ params.store }}", "outlets": []}
+    job = {"conn_id": "training", "runtime": P["runtime"], "script": SCRIPT, "num_nodes": 1}
+    source = {"uri": P["data"], "to": P["store"], "outlets": []}
     data = DatasetInitializerOperator(task_id="snapshot", conn_id="training", **source).output
-    plan = decide(data)
-    made = {"args": ["train"], "env": {"ROUNDS": "{{ params.rounds }}"}, "checkpoint_dir": "{{ params.models }}"}
+    made_from = {"snapshot": data, "script": SCRIPT, "settings": {"rounds": P["rounds"]}, "force": P["force"]}
+    plan = DecideRetrainingOperator(task_id="decide", registry=P["registry"], **made_from).output
+    made = {"args": ["train"], "env": {"ROUNDS": P["rounds"]}, "checkpoint_dir": P["models"]}
     train = TrainJobOperator(task_id="train", dataset=data, **made, **job)
     models = {"MODEL_URI": train.output["model_uri"], "CHAMPION_URI": plan["champion_uri"]}
     evaluate = TrainJobOperator(task_id="evaluate", dataset=data, args=["evaluate"], env=models, **job)
     plan >> train
-    promote(plan, train.output, evaluate.output, data)
+    found = {"model_uri": train.output["model_uri"], "metrics": evaluate.output["metrics"]}
+    rule = {"metric": "accuracy", **{name: P[name] for name in ("registry", "margin", "keep", "copy")}}
+    note = {"trainjob": train.output["trainjob"], "data": data}
+    PromoteModelOperator(
+        task_id="promote", plan=plan, **found, **rule, note=note, outlets=[CHAMPION], on_success_callback=tell
+    )
 
 
 scheduled_retraining()

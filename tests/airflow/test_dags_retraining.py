@@ -89,7 +89,8 @@ def test_rounds(
     (promoted,) = xcoms(ran, "promote")
     assert promoted["champion"] == first
     assert first["metrics"]["accuracy"] > 0.8
-    assert first["note"]["data"] == conf["data"]
+    assert first["note"]["data"]["uri"] == conf["data"]
+    assert first["note"]["trainjob"]["name"].startswith("scheduled-retraini-")
     assert Path(first["model_uri"].removeprefix("file://")).stat().st_size > 1000
     why = f"the first champion, with accuracy {first['metrics']['accuracy']}"
     assert texts == [f"scheduled_retraining.promote of {ran.run_id}: promoted as version 1: {why}"]

@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from trainer_ops.airflow.initializers import DatasetInitializerOperator, ModelInitializerOperator
     from trainer_ops.airflow.notifier import WebhookNotifier
     from trainer_ops.airflow.operators import TrainJobOperator
+    from trainer_ops.airflow.retraining import DecideRetrainingOperator, PromoteModelOperator
     from trainer_ops.airflow.sensors import TrainJobSensor
     from trainer_ops.airflow.snapshot_trigger import SnapshotTrigger
     from trainer_ops.airflow.triggers import TrainJobTrigger
 
 __all__ = [
     "DatasetInitializerOperator",
+    "DecideRetrainingOperator",
     "DeleteTrainJobsOperator",
     "ModelInitializerOperator",
+    "PromoteModelOperator",
     "ResumeTrainJobOperator",
     "SnapshotTrigger",
     "SuspendTrainJobOperator",
@@ -57,6 +60,8 @@ _HOME = {
     "TrainJobEventTrigger": "trainer_ops.airflow.events",
     "TrainJobSensor": "trainer_ops.airflow.sensors",
     "WebhookNotifier": "trainer_ops.airflow.notifier",
+    "DecideRetrainingOperator": "trainer_ops.airflow.retraining",
+    "PromoteModelOperator": "trainer_ops.airflow.retraining",
 }
 
 

@@ -15,7 +15,7 @@ from trainer_ops.errors import InvalidRequest
 if TYPE_CHECKING:
     from trainer_ops.model.request import TrainRequest
 
-__all__ = ["FIELDS", "RENAMED", "make_request"]
+__all__ = ["FIELDS", "RENAMED", "find_script", "folders_of", "make_request"]
 
 # The operator's parameters that are fields of a TrainRequest, in the order of its documentation.
 FIELDS = (
@@ -63,7 +63,7 @@ def make_request(
 
     given = {RENAMED.get(name, name): _plain(name, value) for name, value in values.items() if value is not None}
     if "script" in given:
-        given["script"] = _find_script(str(given["script"]), folders)
+        given["script"] = find_script(str(given["script"]), folders)
     if function is not None:
         _alone(given, "python_callable", ("script", "command", "manifest"))
         given["code"] = function_code(function, dict(function_kwargs or {}))
@@ -115,8 +115,18 @@ def _manifest(value: Any) -> dict[str, Any]:
     return parsed
 
 
-def _find_script(script: str, folders: Iterable[Path]) -> str:
-    """A path that exists; a URI and an absolute path stay as they are."""
+def folders_of(task: Any) -> list[Path]:
+    """Where a task's relative paths are looked for: beside its DAG file, then where the process is."""
+    fileloc = getattr(task.dag, "fileloc", None) if task.has_dag() else None
+    return [Path(fileloc).parent, Path.cwd()] if fileloc else [Path.cwd()]
+
+
+def find_script(script: str, folders: Iterable[Path]) -> str:
+    """A path that exists; a URI and an absolute path stay as they are.
+
+    Raises:
+        InvalidRequest: field ``script``: it is in none of the folders.
+    """
     path = Path(script).expanduser()
     if "://" in script:
         return script

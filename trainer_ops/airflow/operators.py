@@ -212,16 +212,14 @@ class TrainJobOperator(WaitingOperator):
 
     def _request(self, cycle: str) -> TrainRequest:
         from trainer_ops.airflow.identity import ANNOTATION_CYCLE
-        from trainer_ops.airflow.inputs import make_request
+        from trainer_ops.airflow.inputs import folders_of, make_request
 
-        fileloc = getattr(self.dag, "fileloc", None) if self.has_dag() else None
-        folders = [Path(fileloc).parent, Path.cwd()] if fileloc else [Path.cwd()]
         return make_request(
             {name: getattr(self, name) for name in FIELDS},
             title=f"{self.dag_id}-{self.task_id}",
             function=self.python_callable,
             function_kwargs=self.op_kwargs,
-            folders=folders,
+            folders=folders_of(self),
             note={ANNOTATION_CYCLE: cycle},
         )
 

@@ -37,6 +37,7 @@ def get_provider_info() -> dict[str, Any]:
                     "trainer_ops.airflow.operators",
                     "trainer_ops.airflow.initializers",
                     "trainer_ops.airflow.actions",
+                    "trainer_ops.airflow.retraining",
                 ],
             }
         ],

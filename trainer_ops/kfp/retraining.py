@@ -6,9 +6,7 @@ The rules are those of ``lifecycle.retraining``, as in Airflow.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from trainer_ops.errors import InvalidRequest, TrainerOpsError
@@ -19,9 +17,7 @@ from trainer_ops.kfp.ending import without_null
 from trainer_ops.kfp.inputs import plain, spoiled_numbers
 from trainer_ops.kfp.task import Task
 from trainer_ops.lifecycle.champion import Registry, open_registry
-from trainer_ops.lifecycle.fetch import fetch_text
-from trainer_ops.lifecycle.fingerprint import Part
-from trainer_ops.lifecycle.retraining import Conclusion, Plan, conclude, decide
+from trainer_ops.lifecycle.retraining import Conclusion, Plan, conclude, decide_from
 from trainer_ops.lifecycle.webhook import post_text
 
 __all__ = ["decide_retraining", "promote_model"]
@@ -34,19 +30,14 @@ def decide_retraining(task: Task) -> Mapping[str, Any]:
     """The component ``decide_retraining``."""
     given = plain(dict(task.inputs), spoiled_numbers(task.channels))
     snapshot, script, settings = given.get("snapshot"), str(given.get("script_uri") or ""), given.get("settings")
-    parts: list[Part] = [snapshot_from("snapshot", snapshot)] if snapshot else []
-    with tempfile.TemporaryDirectory(prefix="trainer-ops-") as folder:
-        if script:
-            # As a file, so that Airflow's fingerprint of the same script is the same.
-            file = Path(folder, "script")
-            file.write_bytes(fetch_text(script, field="script_uri").encode())
-            parts.append(file)
-        if settings:
-            parts.append(settings)
-        if not parts:
-            reason = "neither snapshot nor script_uri nor settings are given"
-            raise InvalidRequest("snapshot", reason, "Say what the model is made from")
-        plan = decide(_registry(given), *parts, force=bool(given.get("force")))
+    plan = decide_from(
+        _registry(given),
+        snapshot=snapshot_from("snapshot", snapshot) if snapshot else None,
+        script=script,
+        settings=settings,
+        force=bool(given.get("force")),
+        script_field="script_uri",
+    )
     _tell(plan.reason, quietly=plan.train)
     made = plan.to_json()
     return {

@@ -7,16 +7,20 @@ numbers as ``champion_<metric>``, and they are what the candidate is compared wi
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.lifecycle.champion import Registry
+from trainer_ops.lifecycle.fetch import fetch_text
 from trainer_ops.lifecycle.fingerprint import Part, fingerprint
 from trainer_ops.model.champion import Candidate, Champion, ChampionChanged, Mode, Verdict, better, kept_number
+from trainer_ops.model.snapshot import Snapshot
 
-__all__ = ["CHAMPION_PREFIX", "Conclusion", "Plan", "conclude", "decide"]
+__all__ = ["CHAMPION_PREFIX", "Conclusion", "Plan", "conclude", "decide", "decide_from"]
 
 CHAMPION_PREFIX: Final = "champion_"
 # Others may promote while this one compares; each time it compares anew.
@@ -121,6 +125,53 @@ def decide(registry: Registry, *parts: Part, force: bool = False) -> Plan:
     if force:
         return Plan(True, "told to, though data and code are unchanged", made_from, champion)
     return Plan(False, f"data and code are unchanged since version {champion.version}", made_from, champion)
+
+
+def decide_from(
+    registry: Registry,
+    *,
+    snapshot: Snapshot | Mapping[str, Any] | None = None,
+    script: str = "",
+    settings: Mapping[str, Any] | None = None,
+    force: bool = False,
+    script_field: str = "script",
+) -> Plan:
+    """``decide`` from what a front end's step is given, so that the same gives the same fingerprint everywhere.
+
+    Args:
+        registry: where the champion is.
+        snapshot: the data, or its JSON.
+        script: the code: a path or a URI; it counts by its text.
+        settings: what else the model is made from: plain data.
+        force: train all the same.
+        script_field: what ``script`` is called there, for errors.
+
+    Raises:
+        InvalidRequest: nothing is given, it is no snapshot, or the script cannot be read.
+        RegistryError: the registry cannot be read.
+    """
+    parts: list[Part] = [_snapshot(snapshot)] if snapshot else []
+    with tempfile.TemporaryDirectory(prefix="trainer-ops-") as folder:
+        if script:
+            file = Path(folder, "script")
+            file.write_bytes(fetch_text(script, field=script_field).encode())
+            parts.append(file)
+        if settings:
+            parts.append(settings)
+        if not parts:
+            reason = f"neither snapshot nor {script_field} nor settings are given"
+            raise InvalidRequest("snapshot", reason, "Say what the model is made from")
+        return decide(registry, *parts, force=force)
+
+
+def _snapshot(given: Snapshot | Mapping[str, Any]) -> Snapshot:
+    if isinstance(given, Snapshot):
+        return given
+    try:
+        return Snapshot.from_json(given)
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        remedy = "Give what the initializer step returned, whole"
+        raise InvalidRequest("snapshot", f"{given!r} is no snapshot"[:200], remedy) from exc
 
 
 def conclude(
