@@ -17,7 +17,7 @@ from trainer_ops.errors import (
     Unreachable,
 )
 from trainer_ops.lifecycle.select import Rule, Verdict, await_for, wait_for
-from trainer_ops.lifecycle.selection import Selection, parse_labels
+from trainer_ops.lifecycle.selection import Selection, wanted_labels
 from trainer_ops.model import keys
 from trainer_ops.status.until import Until
 from trainer_ops.testing import MemoryBackend, VirtualClock
@@ -308,22 +308,43 @@ def test_one_look(memory: MemoryBackend, clock: VirtualClock, create: Any) -> No
     [("a=b", {"a": "b"}), (" a = b , c=", {"a": "b", "c": ""}), ("x.io/a=b,c==d", {"x.io/a": "b", "c": "d"})],
 )
 def test_labels(text: str, labels: dict[str, str]) -> None:
-    assert parse_labels(text) == labels
+    assert wanted_labels(text) == labels
 
 
-@pytest.mark.parametrize("text", ["a", "a=b,", "=b", "a!=b", "a=b,a=c", "a in (b)"])
+@pytest.mark.parametrize("text", ["a", "a=b,", "=b", "a!=b", "a=b,a=c", "a in (b)", "a b=c", "a=b c", ","])
 def test_labels_that_are_none(text: str) -> None:
     with pytest.raises(InvalidRequest):
-        parse_labels(text)
+        wanted_labels(text)
 
 
-@pytest.mark.parametrize("given", [{}, {"name": "x", "labels": "a=b"}, {"name": "x", "model_uri": "s3://m"}])
-def test_selections_that_are_none(given: dict[str, str]) -> None:
-    with pytest.raises(InvalidRequest):
-        Selection.of(**given)  # type: ignore[arg-type]
+# What would be waited for for ever, or be matched by nothing: told at once.
+VAIN: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing": ({}, "name: neither a name nor labels nor a model are given"),
+    "a name and labels": ({"name": "x", "labels": "a=b"}, "exclude each other"),
+    "a name and a model": ({"name": "x", "model_uri": "s3://m"}, "exclude each other"),
+    "no name": ({"name": "No There!"}, 'name: "No There!" is no name of a TrainJob'),
+    "an XCom that was empty": ({"name": "None"}, 'name: "None" is no name of a TrainJob'),
+    "a key with a blank": ({"labels": {"a b": "c"}}, 'labels: "a b" is no label key'),
+    "a value with a slash": ({"labels": {"a": "b/c"}}, 'labels: "b/c" is no label value'),
+    "no value": ({"labels": {"a": None}}, "labels: a has no value"),
+    "a list": ({"labels": ["a"]}, "labels: ['a'] is no mapping"),
+}
+
+
+@pytest.mark.parametrize("case", VAIN)
+def test_selections_that_are_none(case: str) -> None:
+    given, says = VAIN[case]
+    with pytest.raises(InvalidRequest) as raised:
+        Selection.of(**given)
+    assert says in str(raised.value)
+
+
+def test_numbers_are_labels() -> None:
+    assert wanted_labels({"sweep": 42}) == {"sweep": "42"}
 
 
 def test_a_selection_crosses_a_process() -> None:
     selection = Selection.of(labels="b=2,a=1", model_uri="s3://m", since=3.0)
     assert Selection.from_json(selection.to_json()) == selection
     assert str(selection) == "a=1,b=2 with the model s3://m"
+    assert str(Selection.of(model_uri="s3://m")) == "with the model s3://m"

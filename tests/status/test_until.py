@@ -81,6 +81,7 @@ def test_metrics(given: dict[str, Any], phase: Phase, metrics: dict[str, Any], a
         ({"metric": "accuracy"}, "metric"),
         ({"at_least": 1}, "metric"),
         ({"metric": "accuracy", "at_least": "much"}, "at_least"),
+        ({"metric": "accuracy", "at_least": "0.9", "at_most": 0.1}, "at_least"),
         ({"metric": "accuracy", "at_most": float("nan")}, "at_most"),
     ],
 )

@@ -140,14 +140,14 @@ class DeleteTrainJobsOperator(_Action):
             BackendError: the target refused one of them; the others are deleted.
         """
         from trainer_ops.lifecycle.cleanup import cleanup
-        from trainer_ops.lifecycle.selection import parse_labels
+        from trainer_ops.lifecycle.selection import wanted_labels
 
         names = [self.name] if isinstance(self.name, str) and self.name else list(self.name or ())
         age = self.older_than.total_seconds() if isinstance(self.older_than, timedelta) else self.older_than
         with self._target() as backend:
             done = cleanup(
                 backend,
-                labels=parse_labels(self.labels) if isinstance(self.labels, str) and self.labels else self.labels or {},
+                labels=wanted_labels(self.labels),
                 names=names,
                 only=self.only,
                 older_than=age,

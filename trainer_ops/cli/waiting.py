@@ -20,7 +20,7 @@ from trainer_ops.lifecycle.clock import Clock
 from trainer_ops.lifecycle.find import limits_of
 from trainer_ops.lifecycle.group import Rule, Verdict, Waited
 from trainer_ops.lifecycle.select import wait_for
-from trainer_ops.lifecycle.selection import Selection, parse_labels
+from trainer_ops.lifecycle.selection import Selection, wanted_labels
 from trainer_ops.model.identity import JobRef
 from trainer_ops.model.phase import State
 
@@ -37,7 +37,7 @@ def selected(texts: Sequence[str]) -> dict[str, str]:
         InvalidRequest: field ``-l``.
     """
     try:
-        return parse_labels(",".join(texts))
+        return wanted_labels(",".join(texts) or ",")
     except InvalidRequest as exc:
         raise InvalidRequest("-l", exc.reason, "Write -l team=a,sweep=42") from exc
 

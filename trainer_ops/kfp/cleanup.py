@@ -16,6 +16,7 @@ from trainer_ops.kfp.pipelinerun import label_value
 from trainer_ops.kfp.task import Task
 from trainer_ops.lifecycle.cleanup import Cleaned, cleanup
 from trainer_ops.lifecycle.clock import RealClock
+from trainer_ops.lifecycle.selection import wanted_labels
 from trainer_ops.model import keys
 
 __all__ = ["cleanup_train_jobs"]
@@ -55,7 +56,7 @@ def cleanup_train_jobs(task: Task) -> Mapping[str, Any]:
 
 def _selected(task: Task, given: Mapping[str, Any]) -> tuple[dict[str, str], Sequence[str]]:
     """Labels and names; of other runs than this task's only when that is said."""
-    labels = {str(name): str(value) for name, value in (given.get("labels") or {}).items()}
+    labels = wanted_labels(given.get("labels"))
     names = [str(name) for name in given.get("names") or ()]
     run = str(given.get("run") or "") or task.run
     if not run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,10 @@ from trainer_ops.errors import InvalidRequest
 from trainer_ops.model import keys
 from trainer_ops.model.observed import ObservedTrainJob
 from trainer_ops.model.result import Result, result_of
+from trainer_ops.validate.findings import Finding
+from trainer_ops.validate.identity import label_syntax, name_syntax
 
-__all__ = ["Scout", "Selection", "parse_labels", "reported"]
+__all__ = ["Scout", "Selection", "reported", "wanted_labels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +51,17 @@ class Selection:
         """From what a user gives.
 
         Raises:
-            InvalidRequest: nothing is selected, or a name and something else.
+            InvalidRequest: nothing is selected, a name and something else, or what no TrainJob can be called: it would
+                be waited for in vain.
         """
-        wanted = parse_labels(labels) if isinstance(labels, str) else dict(labels or {})
+        wanted = wanted_labels(labels)
         if not name and not wanted and not model_uri:
             raise InvalidRequest("name", "neither a name nor labels nor a model are given", "Give one of them")
         if name and (wanted or model_uri):
             raise InvalidRequest("name", "a name and labels or a model exclude each other", "Give one of them")
-        return cls(name or "", {str(k): str(v) for k, v in wanted.items()}, model_uri or "", since)
+        if name:
+            _refuse(name_syntax(str(name)), "name")
+        return cls(str(name or ""), wanted, model_uri or "", since)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -70,16 +75,37 @@ class Selection:
     def __str__(self) -> str:
         if self.name:
             return self.name
-        words = [f"{key}={value}" for key, value in sorted(self.labels.items())]
-        return ",".join(words) + (f" with the model {self.model_uri}" if self.model_uri else "")
+        words = ",".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
+        return " ".join(filter(None, [words, f"with the model {self.model_uri}" if self.model_uri else ""]))
 
 
-def parse_labels(text: str) -> dict[str, str]:
-    """``team=a,sweep=42`` as a mapping.
+def wanted_labels(given: Mapping[str, Any] | str | None) -> dict[str, str]:
+    """Labels by which trainings are chosen, from what a user gives: a mapping, or ``team=a,sweep=42``.
 
     Raises:
-        InvalidRequest: field ``labels``.
+        InvalidRequest: field ``labels``: it is neither, or holds what is no label, so that nothing could ever match.
     """
+    if not given:
+        return {}
+    if not isinstance(given, str | Mapping):
+        raise InvalidRequest(
+            "labels", f"{given!r} is no mapping"[:200], "Write key: value pairs, or key=value,key=value"
+        )
+    labels = _parsed(given) if isinstance(given, str) else dict(given)
+    for key, value in labels.items():
+        if value is None:
+            raise InvalidRequest("labels", f"{key} has no value", "Correct it, or the template that it came from")
+    wanted = {str(key): str(value) for key, value in labels.items()}
+    _refuse(label_syntax({"labels": wanted}, ""), "labels")
+    return wanted
+
+
+def _refuse(findings: Iterable[Finding], field: str) -> None:
+    for finding in findings:
+        raise InvalidRequest(field, finding.reason, finding.remedy)
+
+
+def _parsed(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")

@@ -68,6 +68,10 @@ class Until:
         least, most = _number("at_least", at_least), _number("at_most", at_most)
         if metric and least is None and most is None:
             raise InvalidRequest("metric", f"{metric} has no limit", "Give at_least, at_most, or both")
+        if least is not None and most is not None and least > most:
+            raise InvalidRequest(
+                "at_least", f"{least:g} is more than at_most, {most:g}", "No metric is both: correct one"
+            )
         if not metric and (least is not None or most is not None):
             raise InvalidRequest("metric", "is missing", "Say which metric has to be within the limits")
         return cls(word, metric or "", least, most)

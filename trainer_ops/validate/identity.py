@@ -12,7 +12,7 @@ from trainer_ops.validate.findings import Finding, error, warning
 from trainer_ops.validate.peek import at, close_to, mapping, show, text
 from trainer_ops.validate.subject import Subject
 
-__all__ = ["api_and_kind", "job_name", "label_syntax", "leftovers"]
+__all__ = ["api_and_kind", "job_name", "label_syntax", "leftovers", "name_syntax"]
 
 _V1_KINDS = ("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "MXJob")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -51,7 +51,7 @@ def job_name(subject: Subject) -> Iterator[Finding]:
     name, prefix = at(subject.manifest, "metadata.name"), at(subject.manifest, "metadata.generateName")
     if name not in (None, ""):
         if isinstance(name, str):
-            yield from _name_form(name)
+            yield from name_syntax(name)
             yield from _name_length(subject, name)
     elif prefix not in (None, ""):
         yield from _generate_name(subject, text(prefix))
@@ -60,7 +60,8 @@ def job_name(subject: Subject) -> Iterator[Finding]:
         yield warning("name-missing", "metadata.name", reason, "Give it a name to apply it by hand")
 
 
-def _name_form(name: str) -> Iterator[Finding]:
+def name_syntax(name: str) -> Iterator[Finding]:
+    """What no TrainJob can be called."""
     if not _NAME.fullmatch(name):
         yield error("name-format", "metadata.name", f"{show(name)} is no name of a TrainJob", _FORM)
 
