@@ -15,6 +15,10 @@ TYPED = {
     "a secret": (["run", "--env", "HF_TOKEN=abc"], "trainer-ops run --env HF_TOKEN"),
     "a secret with an equals sign": (["run", "--env=DB_PASSWORD=abc"], "trainer-ops run --env=DB_PASSWORD"),
     "a secret in short": (["run", "-e", "API_KEY=abc", "-eMY_SECRET=x"], "trainer-ops run -e API_KEY -eMY_SECRET"),
+    "the key of an account": (
+        ["init", "-e", "AZURE_STORAGE_ACCOUNT_KEY=abc", "-e", "AZURE_STORAGE_CONNECTION_STRING=AccountKey=abc"],
+        "trainer-ops init -e AZURE_STORAGE_ACCOUNT_KEY -e AZURE_STORAGE_CONNECTION_STRING",
+    ),
 }
 
 

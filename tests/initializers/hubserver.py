@@ -1,4 +1,4 @@
-"""A stand-in of the Hugging Face hub on loopback: what its API answers, as far as downloads need it.
+"""A stand-in of the Hugging Face hub: what its API answers, as far as downloads need it.
 
 Small files are git blobs and come from the hub itself; large ones are LFS objects and come from a store behind it, at
 another address, by a URL that is valid for a while.
@@ -92,15 +92,15 @@ class Hub:
         page: entries of one page of a listing.
     """
 
-    def __init__(self, *, remember: bool = True) -> None:
+    def __init__(self, *, remember: bool = True, host: str = "127.0.0.1") -> None:
         self.repos: dict[str, HubRepo] = {}
         self.tokens: dict[str, set[str]] = {}
         self.before: Callable[[Question], Reply | None] = lambda _: None
         self.before_store: Callable[[Question], Reply | None] = lambda _: None
         self.page = 1000
         self.objects: dict[str, Content] = {}
-        self.web = WebServer(self._answer, remember=remember)
-        self.store = WebServer(self._object, remember=remember)
+        self.web = WebServer(self._answer, remember=remember, host=host)
+        self.store = WebServer(self._object, remember=remember, host=host)
 
     @property
     def url(self) -> str:

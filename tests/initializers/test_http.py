@@ -321,6 +321,8 @@ def test_a_refusal_says_which(web: WebServer, fetched: Fetched, case: str) -> No
     with pytest.raises(kind, match=words) as told:
         fetched.take()
     assert told.value.remedy
+    said = {"token missing": "missing", "token wrong": "refused"}
+    assert getattr(told.value, "credentials", "") == said.get(words, "")
     assert TOKEN not in str(told.value) + repr(told.value)
     assert fetched.paused == []
 

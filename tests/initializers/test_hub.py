@@ -166,6 +166,8 @@ def test_a_refusal_says_which(
     with caplog.at_level("DEBUG"), pytest.raises(kind, match=words) as told:
         taken(opened(revision=revision, token=token), tmp_path)
     assert remedy in told.value.remedy
+    said = {"wrong token": "refused", "gated without token": "missing", "gated with token": "refused"}
+    assert getattr(told.value, "credentials", "") == said.get(case, "")
     assert paused == []
     for text in (str(told.value), repr(told.value), repr(told.value.__cause__), caplog.text):
         assert TOKEN not in text
@@ -179,6 +181,13 @@ def test_a_gated_or_private_repository_with_the_right_token(hub: Hub, opened: Op
     assert taken(opened(token=f"{TOKEN}\n"), tmp_path) == FILES
     assert all("authorization" not in q.headers for q in hub.store.asked)
     assert hub.store.asked
+
+
+@pytest.mark.parametrize("endpoint", ["hub:8080", "hub", "//hub"])
+def test_an_endpoint_that_is_no_url(endpoint: str) -> None:
+    with pytest.raises(InvalidRequest, match="HF_ENDPOINT: it is not a URL") as told:
+        hub_module.open_source(parse(URI), Credentials(options={"endpoint": endpoint}))
+    assert endpoint not in told.value.reason
 
 
 def test_the_other_kind_of_that_name_is_named(opened: Open) -> None:

@@ -17,7 +17,7 @@ from tests.initializers.stand_ins import MemoryProvider
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.initializers import __main__ as program
 from trainer_ops.initializers.environment import credentials_from
-from trainer_ops.initializers.provider import Credentials, Provider, SnapshotError
+from trainer_ops.initializers.provider import Credentials, Provider, SnapshotError, error_from_json
 from trainer_ops.initializers.source import Source
 from trainer_ops.model.snapshot import Snapshot
 
@@ -117,7 +117,11 @@ def test_errors_are_data(pod: Pod, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "code"), [(SnapshotError("no answer", transient=True), 75), (SnapshotError("gated", remedy="Ask."), 1)]
+    ("problem", "code"),
+    [
+        (SnapshotError("no answer", transient=True), 75),
+        (SnapshotError("gated", remedy="Ask.", credentials="refused"), 1),
+    ],
 )
 def test_what_may_work_later(problem: SnapshotError, code: int, pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(MemoryProvider):
@@ -128,6 +132,7 @@ def test_what_may_work_later(problem: SnapshotError, code: int, pod: Pod, monkey
     monkeypatch.setattr(program, "open_provider", lambda *_, **__: remote)
     ended, said = pod.take("s3://bucket/x")
     assert (ended, said["error"]["reason"], said["error"]["transient"]) == (code, problem.message, code == 75)
+    assert error_from_json(said["error"]).__dict__ == problem.__dict__
     assert remote.closed
 
 

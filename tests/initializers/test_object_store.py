@@ -235,9 +235,17 @@ def test_local_room_is_looked_at_before(
 def test_no_such_bucket(server: S3Server, client: Any, remote: MemoryProvider, tmp_path: Path) -> None:
     store = opened(server, tmp_path, "s3://nowhere/x")
     assert store.list() == ()
-    with pytest.raises(InvalidRequest, match="there is no bucket nowhere") as caught:
+    with pytest.raises(InvalidRequest, match=r"there is no bucket nowhere at 127\.0\.0\.1") as caught:
         make(store, remote)
     assert caught.value.field == "to"
+
+
+def test_half_of_the_credentials(server: S3Server, remote: MemoryProvider, tmp_path: Path) -> None:
+    options = {"key": "k", "endpoint_url": server.url}
+    store = ObjectStore("s3://store/x", Credentials(options=options), scratch=tmp_path)
+    with pytest.raises(SnapshotError, match="s3://store/x: credentials incomplete: AWS_SECRET_ACCESS_KEY") as caught:
+        make(store, remote)
+    assert (caught.value.credentials, caught.value.transient) == ("missing", False)
 
 
 def test_nobody_answers(remote: MemoryProvider, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from trainer_ops.initializers import objects
 from trainer_ops.initializers.patience import Patience
 from trainer_ops.initializers.pieces import Pieces
 from trainer_ops.initializers.provider import Credentials, Listing, Provider, SnapshotError, SourceChanged
+from trainer_ops.initializers.s3 import server_of
 from trainer_ops.initializers.source import parse
 
 pytest.importorskip("moto.server")
@@ -219,7 +220,7 @@ def test_everybody_may_read_a_public_bucket(s3: S3Server, opened: Open, tmp_path
 
 
 ABSENT = {
-    "no such bucket": ("s3://dat/set", "there is no bucket dat", "Check the name"),
+    "no such bucket": ("s3://dat/set", r"there is no bucket dat at 127\.0\.0\.1", "Check the name"),
     "no such prefix": ("s3://data/sett", "there is no object s3://data/sett", "In s3://data there are: other, set."),
     "no such folder far down": ("s3://data/set/a/b/c", "there is no object", "In s3://data/set there are: a b, deep"),
     "half a name": ("s3://data/se", "there is no object", "In s3://data there are: other, set."),
@@ -262,6 +263,7 @@ CREDENTIALS: dict[str, tuple[str, str, type[TrainerOpsError], str]] = {
     "unknown key": ("AKIAUNKNOWN000000000", SECRET, SnapshotError, "credentials wrong: .*InvalidAccessKeyId"),
     "wrong secret": ("reader", SECRET, SnapshotError, "credentials wrong: .*SignatureDoesNotMatch"),
     "not allowed": ("stranger", "stranger's secret", SnapshotError, "credentials are not allowed to read"),
+    "half of them": ("reader", "", SnapshotError, "credentials incomplete: AWS_SECRET_ACCESS_KEY is missing"),
 }
 
 
@@ -272,9 +274,10 @@ def test_credentials_that_are_refused(
     key, secret, kind, words = CREDENTIALS[case]
     key, secret = guarded.get(key, key), guarded.get(secret, secret)
     with caplog.at_level("INFO"), pytest.raises(kind, match=words) as told:
-        opened(endpoint_url=s3.url, key=key, secret=secret).resolve()
+        opened(endpoint_url=s3.url, key=key, secret=secret or None).resolve()
     assert told.value.remedy
-    assert all(secret not in text for text in (str(told.value), repr(told.value), caplog.text))
+    assert getattr(told.value, "credentials", "") == ("refused" if secret else "missing")
+    assert all((secret or SECRET) not in text for text in (str(told.value), repr(told.value), caplog.text))
 
 
 def test_credentials_that_are_taken(s3: S3Server, opened: Open, guarded: dict[str, str], tmp_path: Path) -> None:
@@ -297,8 +300,8 @@ def test_a_signed_url_is_of_today_and_lets_headers_be_added(
 
 ANSWERS: dict[str, tuple[int, str, bool, str]] = {
     # name: status, code, anonymous, words
-    "open to nobody": (403, "AccessDenied", True, "credentials missing: the bucket data is not open to everybody"),
-    "not for this key": (403, "AccessDenied", False, "not allowed to read the bucket data"),
+    "open to nobody": (403, "AccessDenied", True, r"missing: the bucket data at 127\.0\.0\.1 is not open to everybody"),
+    "not for this key": (403, "AccessDenied", False, r"not allowed to read the bucket data at 127\.0\.0\.1"),
     "old session": (400, "ExpiredToken", False, "credentials wrong: "),
     "elsewhere": (400, "IllegalLocationConstraintException", False, "in another region"),
     "clock": (403, "RequestTimeTooSkewed", False, "the clock of this machine is wrong"),
@@ -328,6 +331,34 @@ def test_nobody_there(opened: Open) -> None:
         opened(key=KEY, secret=SECRET, endpoint_url=gone.url, config_kwargs={"retries": {"max_attempts": 0}}).resolve()
     assert told.value.transient
     assert SECRET not in str(told.value)
+
+
+@pytest.mark.parametrize("endpoint", ["minio:9000", "minio", "http://minio:900000", "http//minio:9000"])
+def test_an_endpoint_that_is_no_url(opened: Open, endpoint: str) -> None:
+    with pytest.raises(InvalidRequest, match="the endpoint of s3:// is not a URL") as told:
+        opened(key=KEY, secret=SECRET, endpoint_url=endpoint).resolve()
+    assert "AWS_ENDPOINT_URL=http://" in told.value.remedy
+    assert endpoint not in told.value.reason
+
+
+ASKED: dict[str, tuple[dict[str, object], dict[str, str], str]] = {
+    "Amazon": ({}, {}, "Amazon S3"),
+    "the option": ({"endpoint_url": "http://minio:9000"}, {"AWS_ENDPOINT_URL": "http://other"}, "minio"),
+    "the environment": ({}, {"AWS_ENDPOINT_URL": "http://minio:9000"}, "minio"),
+    "of S3 alone": ({}, {"AWS_ENDPOINT_URL_S3": "http://minio", "AWS_ENDPOINT_URL": "http://other"}, "minio"),
+    "no port": ({"endpoint_url": "http://minio:port"}, {}, ""),
+}
+
+
+@pytest.mark.parametrize(("options", "env", "server"), ASKED.values(), ids=ASKED.keys())
+def test_who_is_asked(
+    options: dict[str, object], env: dict[str, str], server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    assert server_of(options) == server
 
 
 def test_options_that_the_driver_does_not_know(opened: Open, s3: S3Server) -> None:

@@ -1,4 +1,4 @@
-"""A web server of the standard library on loopback that can do what servers do to a download."""
+"""A web server of the standard library, on loopback or where it is told, that does what servers do to a download."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ class WebServer:
         *,
         remember: bool = True,
         tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
         self.asked: list[Question] = []
         self.answer = answer or (lambda _: Reply(404))
@@ -99,7 +100,8 @@ class WebServer:
         class Handler(_Handler):
             server_of_test = web
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._server = _Server((host, 0), Handler)
+        self._host = host
         self._tls = tls
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
@@ -109,7 +111,7 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}" if self._tls is None else f"https://localhost:{self.port}"
+        return f"http://{self._host}:{self.port}" if self._tls is None else f"https://localhost:{self.port}"
 
     def of(self, method: str, path: str = "") -> list[Question]:
         """What was asked by this method (of this path)."""

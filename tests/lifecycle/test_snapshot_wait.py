@@ -122,9 +122,90 @@ def test_what_a_person_must_correct_is_given_a_minute() -> None:
     assert isinstance(step, Answer)
     assert step.delete
     assert str(step.error) == (
-        'the snapshot\'s Job snapshot-b-1 cannot start: secret "s" not found. Create it in namespace n, or correct '
-        "secret_ref"
+        'the snapshot\'s Job snapshot-b-1 cannot start: secret "s" not found. Create it (kubectl create secret generic '
+        "s -n n --from-literal=HF_TOKEN=…), or correct env"
     )
+
+
+S3 = SnapshotAsk(uri="s3://b/x", store="s3://c/y", secret_ref="s")
+OF_A_KEY = {
+    "HF_TOKEN": {"valueFrom": {"secretKeyRef": {"name": "one", "key": "k"}}},
+    "A": {"secretKeyRef": {"name": "two"}},
+}
+# (what is asked for, what the kubelet says, the remedy)
+ABSENT: dict[str, tuple[SnapshotAsk, str, str]] = {
+    "the Secret": (
+        S3,
+        'secret "s" not found',
+        (
+            "Create it (kubectl create secret generic s -n n --from-literal=AWS_ACCESS_KEY_ID=… "
+            "--from-literal=AWS_SECRET_ACCESS_KEY=…), or correct secret_ref"
+        ),
+    ),
+    "one whose keys nobody knows": (
+        SnapshotAsk(uri="gs://b/x", secret_ref="s"),
+        'secret "s" not found',
+        "Create it (kubectl create secret generic s -n n --from-literal=KEY=…), or correct secret_ref",
+    ),
+    "a key of it": (
+        SnapshotAsk(uri="hf://a/b", env=OF_A_KEY),
+        "couldn't find key k in Secret n/one",
+        "Add the key k to Secret one, or correct env",
+    ),
+}
+
+
+@pytest.mark.parametrize(("ask", "detail", "remedy"), ABSENT.values(), ids=ABSENT.keys())
+def test_a_secret_that_is_not_as_it_should_be(ask: SnapshotAsk, detail: str, remedy: str) -> None:
+    wait, _ = judge(replace(WAIT, ask=ask), replace(CONFIG, detail=detail), 1000.0)
+    _, step = judge(wait, replace(CONFIG, detail=detail), 1060.0)
+    assert isinstance(step, Answer)
+    assert step.error.remedy == remedy
+
+
+# (what is asked for, what is wrong with the credentials, what is said besides the program's words)
+WHOSE: dict[str, tuple[SnapshotAsk, str, str]] = {
+    "refused": (S3, "refused", "The Job was given Secret s of namespace n"),
+    "missing": (S3, "missing", "The Job was given Secret s of namespace n, whose keys must have these names"),
+    "of single keys": (replace(ASK, env=OF_A_KEY), "refused", "The Job was given Secrets one and two of namespace n"),
+    "missing, no Secret": (ASK, "missing", "The Job was given no Secret: name one of namespace n with secret_ref"),
+    "refused, no Secret": (ASK, "refused", ""),  # the pod's own identity
+    "of the store": (
+        replace(S3, uri="pvc://a/b", secret_ref=""),
+        "missing",
+        "The Job was given no Secret: name one of namespace n with secret_ref",
+    ),
+    "no Secret can help": (SnapshotAsk(uri="gs://b/x"), "missing", ""),
+    "it is not them": (S3, "", ""),
+}
+
+
+@pytest.mark.parametrize(("ask", "trouble", "hint"), WHOSE.values(), ids=WHOSE.keys())
+def test_credentials_are_told_with_the_secret_that_they_are_of(ask: SnapshotAsk, trouble: str, hint: str) -> None:
+    said = failed(told(reason="No.", remedy="Give others.", credentials=trouble))
+    error = error_of(said, replace(WAIT, ask=ask))
+    assert isinstance(error, SnapshotError)
+    assert (error.message, error.credentials) == ("No.", trouble)
+    assert error.remedy == (f"Give others. {hint}" if hint else "Give others.")
+
+
+# (what the pod wrote, what is shown while the next try is waited for)
+TRIES: dict[str, tuple[str, str]] = {
+    "its reason": (told(reason="no answer\nfrom the hub", transient=True), "no answer from the hub; it is tried again"),
+    "a long one": (told(reason="x" * 300), "x" * 199 + "…; it is tried again"),
+    "killed": ("", "exit code 75; it is tried again"),
+    "no reason": (told(), "exit code 75; it is tried again"),
+}
+
+
+@pytest.mark.parametrize(("message", "detail"), TRIES.values(), ids=TRIES.keys())
+def test_a_try_that_failed_is_told_with_its_reason(message: str, detail: str) -> None:
+    again = StepState("waiting", "Retrying", "exit code 75; it is tried again", message)
+    wait, step = judge(replace(WAIT, wait_until=1100.0), again, 1010.0)
+    assert (wait.detail, isinstance(step, Look)) == (detail, True)
+    _, step = judge(wait, again, 1100.0)
+    assert isinstance(step, Answer)
+    assert f"(wait_timeout): {detail}. It goes on" in str(step.error)
 
 
 def test_a_trouble_that_passes_is_forgotten() -> None:

@@ -439,6 +439,7 @@ TOLD: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     "progress": ("2.5 MB of 3.0 MB, 1 of 2 files, 1.0 MB/s", [("progress", 2_500_000, 1)]),
     "a note": ("waiting for x", [("note", "waiting for x")]),
     "the answer": ('{"key": "k"}', []),
+    "an error": ("error: s3://a/b: credentials wrong", []),  # the wait tells it
     "nothing": ("  ", []),
 }
 

@@ -32,7 +32,9 @@ __all__ = ["SECRET", "Session", "submit_only"]
 
 _NODE = re.compile(r"\b(node-\d+|launcher|(?:dataset|model)-initializer)\b")
 # Names of variables of which the value must not be shown.
-SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|API_?KEY", re.IGNORECASE)
+SECRET = re.compile(
+    r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|(API|ACCOUNT)_?KEY|CONNECTION_STRING", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)

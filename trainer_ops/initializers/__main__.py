@@ -135,7 +135,7 @@ def _list(arguments: argparse.Namespace, env: Mapping[str, str]) -> tuple[dict[s
 def _verify(arguments: argparse.Namespace, env: Mapping[str, str]) -> tuple[dict[str, Any], int]:
     store = _store(arguments, env)
     problems: dict[str, list[str]] = {}
-    for key in arguments.keys or [one.key for one in store.list()]:
+    for key in arguments.keys or [*(one.key for one in store.list()), *store.broken()]:
         found = store.verify(key)
         _say(f"snapshot {key} " + (f"is damaged: {len(found)} problems" if found else "is sound"))
         for problem in found:

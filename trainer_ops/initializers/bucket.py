@@ -33,6 +33,7 @@ class Bucket:
 
     def __init__(self, url: str, credentials: Credentials) -> None:
         self.url = url
+        self._options = credentials.options
         scheme, _, self._root = url.partition("://")
         try:
             import fsspec
@@ -71,19 +72,27 @@ class Bucket:
             raise self._failed(path, problem) from problem
 
     def _failed(self, path: str, problem: Exception) -> TrainerOpsError:
-        explained = explain(problem, Source(self.url), anonymous=False)
+        explained = explain(problem, Source(self.url), anonymous=False, server=self._server())
         if isinstance(explained, InvalidRequest):
             return InvalidRequest("to", explained.reason, explained.remedy)
         if isinstance(problem, PermissionError) and code_of(problem) in ("AccessDenied", "403"):
             return SnapshotError(
                 f"{self.url}: the credentials are not allowed to write there",
                 remedy="Let them list, read, write and delete objects below it.",
+                credentials="refused",
             )
         return explained or SnapshotError(
             f"{self.url}/{path}: {str(problem) or type(problem).__name__}",
             remedy="Check the endpoint and that the bucket exists.",
             transient=True,
         )
+
+    def _server(self) -> str:
+        if not self.url.startswith("s3:"):
+            return ""
+        from trainer_ops.initializers.s3 import server_of
+
+        return server_of(self._options)
 
     def read(self, path: str, most: int | None = None) -> bytes:
         """An object's (first ``most``) bytes.

@@ -30,7 +30,9 @@ def credentials_from(env: Mapping[str, str], scheme: str) -> Credentials:
         InvalidRequest: ROLE_ARN, which Trainer's initializer assumes with the keys; not done here.
     """
     if scheme == "hf":
-        return Credentials(token=_first(env, _HUB_TOKEN))
+        # Not only this process's own, which huggingface_hub has read already: -e HF_ENDPOINT=… too.
+        endpoint = _first(env, ("HF_ENDPOINT",))
+        return Credentials(token=_first(env, _HUB_TOKEN), options={"endpoint": endpoint} if endpoint else {})
     if scheme in ("http", "https"):
         return Credentials(token=env.get("HTTP_TOKEN", ""))
     if scheme != "s3":

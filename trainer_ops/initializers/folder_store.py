@@ -85,6 +85,10 @@ class FolderStore:
         found = (self.look(key) for key in _keys(self._root))
         return tuple(sorted((head for head in found if head), key=lambda head: (head.created, head.key)))
 
+    def broken(self) -> tuple[str, ...]:
+        """What was whole once: a folder gets its name with the rename that makes it visible."""
+        return tuple(key for key in _keys(self._root) if self.look(key) is None)
+
     def verify(self, key: str) -> tuple[str, ...]:
         """Every byte is read again."""
         if not _KEY.fullmatch(key) or not (self._root / key / "manifest.json").exists():

@@ -162,10 +162,12 @@ class _Http:
             return SnapshotError(
                 f"{self._name}: token wrong: the server refuses it (HTTP {answer.status})",
                 remedy="Check that the token is valid and may read this file.",
+                credentials="refused",
             )
         return SnapshotError(
             f"{self._name}: token missing: the server lets nobody in without one (HTTP {answer.status})",
-            remedy="Give a bearer token (HTTP_TOKEN, or the connection's password).",
+            remedy="Give a bearer token (HTTP_TOKEN, a Secret with that key, or the connection's password).",
+            credentials="missing",
         )
 
 

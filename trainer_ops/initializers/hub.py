@@ -49,7 +49,7 @@ def open_source(
 
     Raises:
         ImportError: ``huggingface_hub`` is not installed.
-        InvalidRequest: the token cannot be sent.
+        InvalidRequest: the token cannot be sent, or the endpoint is not a URL.
     """
     from huggingface_hub import constants
 
@@ -75,6 +75,11 @@ class _Hub:
         self._api = HfApi(
             endpoint=str(endpoint).rstrip("/") if endpoint else None, token=token, library_name="trainer-ops"
         )
+        if not str(self._api.endpoint).startswith(("http://", "https://")):
+            # Not the text itself: what stands in its place may be a token.
+            raise InvalidRequest(
+                "HF_ENDPOINT", "it is not a URL", "Write it whole, as in HF_ENDPOINT=https://hub.example.com."
+            )
         self._headers = dict(build_hf_headers(token=token, library_name="trainer-ops"))
         # One that huggingface_hub has found is as little to be seen in an error of http.client.
         self._authorized = bool(bearer(self._headers.get("authorization", "").removeprefix("Bearer ")))

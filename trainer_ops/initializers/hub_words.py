@@ -85,6 +85,7 @@ def refusal(
         return SnapshotError(
             f"token wrong: the hub does not know the token that was given for {repo.uri}",
             remedy="It may have expired or been revoked: make one that may read at https://huggingface.co/settings/tokens.",
+            credentials="refused",
         )
     if code == "RevisionNotFound":
         return no_revision(repo, source.revision, known(code))
@@ -101,6 +102,7 @@ def refusal(
             f"{'the token may not read' if authorized else 'nobody without a token may read'} {repo.uri}"
             f" ({message or 'HTTP 403'})",
             remedy=f"Give {_TOKEN} that has the permission to read it.",
+            credentials="refused" if authorized else "missing",
         )
     return SnapshotError(
         f"the hub refuses to give {repo.uri} (HTTP {status}{f', {message}' if message else ''})",
@@ -113,10 +115,12 @@ def _gated(repo: Repo, page: str, authorized: bool) -> SnapshotError:
         return SnapshotError(
             f"{repo.uri} is gated, and the account of the token that was given has not been let in",
             remedy=f"Ask for access at {page} with that account, and give a token that may read gated repositories.",
+            credentials="refused",
         )
     return SnapshotError(
         f"token missing: {repo.uri} is gated",
         remedy=f"Accept its terms at {page}, then give {_TOKEN} of that account.",
+        credentials="missing",
     )
 
 

@@ -231,7 +231,11 @@ class Objects:
             raise LineCut(self._scrubbed(error)) from error
 
     def _explained(self, error: BaseException) -> TrainerOpsError | None:
-        return explain(error, self.source, anonymous=self.anonymous)
+        return explain(error, self.source, anonymous=self.anonymous, server=self._server())
+
+    def _server(self) -> str:
+        """Who is asked, where a scheme is served by many; "" for who has it alone."""
+        return ""
 
     def _scrubbed(self, error: BaseException) -> str:
         """A driver's words, without what they must not show."""
@@ -248,7 +252,7 @@ class Objects:
             above = above.rpartition("/")[0]
             there = self._names(above)
         if there is None or (not there and self._names(above) is None):
-            return no_bucket(self.source)
+            return no_bucket(self.source, self._server())
         shown = ", ".join(there[:_NAMES]) + (f" and {len(there) - _NAMES} more" if len(there) > _NAMES else "")
         return InvalidRequest(
             "uri",

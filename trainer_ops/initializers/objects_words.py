@@ -27,10 +27,10 @@ _WRONG: Final = frozenset(
         "SSOTokenLoadError",
     ]
 )
+_HALF: Final = "PartialCredentialsError"
 _MISSING: Final = frozenset(
     [
         "NoCredentialsError",
-        "PartialCredentialsError",
         "DefaultCredentialsError",
         "CredentialUnavailableError",
         "CredentialRetrievalError",
@@ -47,6 +47,8 @@ _REGION: Final = frozenset(
         "307",
     ]
 )
+# botocore's words for an endpoint that it cannot ask: a ValueError, or one of its own without a code.
+_NO_URL: Final = ("Invalid endpoint: ", "was not a valid URI")
 _ABSENT: Final = frozenset({"NoSuchKey", "NoSuchVersion", "404"})
 _KEYS: Final = {
     "s3": "Give key and secret (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, a Secret with those, or the connection).",
@@ -89,49 +91,76 @@ def is_absent(error: BaseException) -> bool:
     return code_of(error) in _ABSENT
 
 
-def explain(error: BaseException, source: Source, *, anonymous: bool) -> TrainerOpsError | None:
+def explain(error: BaseException, source: Source, *, anonymous: bool, server: str = "") -> TrainerOpsError | None:
     """The error to tell; None where it may be the network.
 
     Args:
         error: what the driver raised.
         source: what was asked for.
         anonymous: whether nothing was signed.
+        server: who was asked, where there are many: who forgets the endpoint asks Amazon.
     """
-    code, bucket = code_of(error), bucket_of(source)
-    place = f"the {'container' if source.scheme == 'az' else 'bucket'} {bucket}"
+    code = code_of(error)
+    place = f"the {_kind(source)} {_at(source, server)}"
     if code in ("NoSuchBucket", "InvalidBucketName", "ContainerNotFound"):
-        return no_bucket(source)
+        return no_bucket(source, server)
     if code in _WRONG:
         return SnapshotError(
             f"{source.uri}: credentials wrong: {place} does not take them ({code})",
             remedy="They may have expired, be of another account or of another endpoint: give valid ones.",
+            credentials="refused",
         )
+    if code == _HALF:
+        return _half(error, source)
     if code in _MISSING or (code in _REFUSED and anonymous):
         return SnapshotError(
-            f"{source.uri}: credentials missing: {place} is not open to everybody ({code})", remedy=_KEYS[source.scheme]
+            f"{source.uri}: credentials missing: {place} is not open to everybody ({code})",
+            remedy=_KEYS[source.scheme],
+            credentials="missing",
         )
     if code in _REFUSED:
         return SnapshotError(
             f"{source.uri}: the credentials are not allowed to read {place} ({code})",
             remedy="Let them list the bucket and get its objects (s3:ListBucket, s3:GetObject, or their like).",
+            credentials="refused",
         )
     if code in _REGION:
         return SnapshotError(
             f"{source.uri}: {place} is in another region ({code})",
             remedy="Give the region of the bucket: AWS_REGION, or region_name in the connection.",
         )
-    return _odd(code, source, place)
+    return _odd(error, source, place)
 
 
-def no_bucket(source: Source) -> InvalidRequest:
-    """There is no such bucket."""
-    kind = "container" if source.scheme == "az" else "bucket"
+def no_bucket(source: Source, server: str = "") -> InvalidRequest:
+    """There is no such bucket (on that server)."""
     return InvalidRequest(
-        "uri", f"there is no {kind} {bucket_of(source)}", "Check the name, and the endpoint and account that are asked."
+        "uri",
+        f"there is no {_kind(source)} {_at(source, server)}",
+        "Check the name, and the endpoint and account that are asked.",
     )
 
 
-def _odd(code: str, source: Source, place: str) -> TrainerOpsError | None:
+def _kind(source: Source) -> str:
+    return "container" if source.scheme == "az" else "bucket"
+
+
+def _at(source: Source, server: str) -> str:
+    return f"{bucket_of(source)} at {server}" if server else bucket_of(source)
+
+
+def _half(error: BaseException, source: Source) -> SnapshotError:
+    """A key without its secret: to ask as everybody then would hide that one was forgotten."""
+    lacking = str(getattr(error, "kwargs", {}).get("cred_var") or "").upper() or "key or secret"
+    return SnapshotError(
+        f"{source.uri}: credentials incomplete: {lacking} is missing",
+        remedy="Give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither where anybody may read it.",
+        credentials="missing",
+    )
+
+
+def _odd(error: BaseException, source: Source, place: str) -> TrainerOpsError | None:
+    code = code_of(error)
     if code == "RequestTimeTooSkewed":
         return SnapshotError(
             f"{source.uri}: the clock of this machine is wrong, so {place} takes no signature ({code})",
@@ -141,6 +170,13 @@ def _odd(code: str, source: Source, place: str) -> TrainerOpsError | None:
         return SnapshotError(
             f"{source.uri}: it holds archived objects, which cannot be read as they are ({code})",
             remedy="Restore them from the archive first, or leave them out with an ignore pattern.",
+        )
+    if any(words in str(error) for words in _NO_URL):
+        # Not the endpoint itself: what stands in its place may be the secret of another key.
+        return InvalidRequest(
+            "credentials",
+            f"the endpoint of {source.scheme}:// is not a URL",
+            "Write it whole, as in AWS_ENDPOINT_URL=http://minio:9000.",
         )
     if code == "ProfileNotFound":
         return InvalidRequest("credentials", "there is no AWS profile of that name here", "Check AWS_PROFILE.")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from trainer_ops.errors import InvalidRequest, TrainerOpsError
 
 __all__ = [
     "Credentials",
+    "CredentialsTrouble",
     "Listing",
     "Provider",
     "RemoteFile",
@@ -19,6 +20,9 @@ __all__ = [
     "error_from_json",
     "error_to_json",
 ]
+
+
+CredentialsTrouble = Literal["", "missing", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +84,16 @@ class SnapshotError(TrainerOpsError):
     Attributes:
         transient: whether the same call may well work later (no answer, a lock that is held, a full disk that is not
             ours): a retry is worth it.
+        credentials: what is wrong with the credentials, where it is them: ``missing`` (also one half of them) or
+            ``refused``; "" else. For those who know where they come from, which is not known here.
     """
 
-    def __init__(self, message: str, *, remedy: str = "", transient: bool = False) -> None:
+    def __init__(
+        self, message: str, *, remedy: str = "", transient: bool = False, credentials: CredentialsTrouble = ""
+    ) -> None:
         super().__init__(message, remedy=remedy)
         self.transient = transient
+        self.credentials = credentials
 
 
 class SourceChanged(SnapshotError):
@@ -101,6 +110,7 @@ def error_to_json(error: TrainerOpsError) -> dict[str, Any]:
         "reason": error.reason if isinstance(error, InvalidRequest) else error.message,
         "remedy": error.remedy,
         "transient": isinstance(error, SnapshotError) and error.transient,
+        "credentials": error.credentials if isinstance(error, SnapshotError) else "",
     }
 
 
@@ -109,7 +119,9 @@ def error_from_json(data: Mapping[str, Any]) -> InvalidRequest | SnapshotError:
     field, reason, remedy = (str(data.get(name) or "") for name in ("field", "reason", "remedy"))
     if field:
         return InvalidRequest(field, reason, remedy)
-    return SnapshotError(reason, remedy=remedy, transient=bool(data.get("transient")))
+    said = data.get("credentials")
+    trouble: CredentialsTrouble = said if said in ("missing", "refused") else ""
+    return SnapshotError(reason, remedy=remedy, transient=bool(data.get("transient")), credentials=trouble)
 
 
 class Provider(Protocol):

@@ -22,7 +22,7 @@ from trainer_ops.initializers.target import Target
 from trainer_ops.initializers.transfer import Transfer
 from trainer_ops.initializers.wire import Answer, Wire, origin
 
-__all__ = ["S3Objects"]
+__all__ = ["S3Objects", "server_of"]
 
 # With these alone a signed URL reads what the driver reads.
 _PLAIN: Final = frozenset(
@@ -47,6 +47,16 @@ _PLAIN_CONFIG: Final = frozenset(
 )
 _PLAIN_CLIENT: Final = frozenset({"region_name", "endpoint_url", "verify", "use_ssl"})
 _GONE: Final = (404, 410)
+
+
+def server_of(options: Mapping[str, object]) -> str:
+    """Who is asked with these options of the driver, for errors."""
+    known = (os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+    endpoint = options.get("endpoint_url") or next(filter(None, known), "")
+    try:
+        return origin(str(endpoint))[1] if endpoint else "Amazon S3"
+    except ValueError:
+        return ""  # Its port is no number; the driver refuses it.
 
 
 class _NotThisWay(Exception):
@@ -169,5 +179,6 @@ class S3Objects(Objects):
         return True
 
     def _host(self) -> str:
-        endpoint = self._options.get("endpoint_url") or os.environ.get("AWS_ENDPOINT_URL_S3")
-        return origin(str(endpoint))[1] if endpoint else "Amazon S3"
+        return server_of(self._options)
+
+    _server = _host

@@ -19,6 +19,7 @@ SCHEMES: Final = ("hf", "s3", "gs", "az", "http", "https", "file", "pvc")
 # A result with it must fit into a termination message of 4096 bytes, and object names end at 1024.
 _LONGEST: Final = 1200
 _KNOWN = "Known: hf://datasets/owner/name, s3://, gs://, az://, http(s)://, file:///folder and pvc://claim/folder."
+_STORES = "Known: file:///folder, s3://bucket/folder, gs://, az:// and pvc://claim/folder."
 _COUSINS = {
     "minio": "MinIO speaks S3: write s3:// and give its endpoint (endpoint_url, AWS_ENDPOINT_URL).",
     "s3a": "Write s3://.",
@@ -98,11 +99,12 @@ def parse(
     """
     scheme, separator, rest = uri.strip().partition("://")
     if not separator:
-        remedy = f"Write file://{_shown(uri)}." if uri.strip().startswith("/") else _KNOWN
+        remedy = f"Write file://{quote(_shown(uri))}." if uri.strip().startswith("/") else _KNOWN
         raise InvalidRequest(field, f'"{_shown(uri)}" is not a URI', remedy)
     scheme = scheme.lower()
     if scheme not in SCHEMES:
-        raise InvalidRequest(field, f"{_shown(scheme)}:// cannot be fetched", _COUSINS.get(scheme, _KNOWN))
+        use, known = ("keep snapshots", _STORES) if field == "to" else ("be fetched", _KNOWN)
+        raise InvalidRequest(field, f"{_shown(scheme)}:// cannot {use}", _COUSINS.get(scheme, known))
     if any(ord(char) < 0x20 or char == "\x7f" for char in rest):
         raise InvalidRequest(field, "it holds a control character", "Write the URI on one line.")
     if any("\ud800" <= char <= "\udfff" for char in rest):
@@ -224,7 +226,7 @@ def _claim(_scheme: str, rest: str, field: str) -> str:
 
 def _clean(path: str, field: str) -> str:
     if ".." in path.split("/"):
-        raise InvalidRequest(field, "it holds ..", "Write the folder that is meant.")
+        raise InvalidRequest(field, 'it holds ".."', "Write the folder that is meant.")
     return quote(posixpath.normpath("/" + path.lstrip("/")), safe="/-._~@+=,")
 
 

@@ -130,6 +130,9 @@ class Store(Protocol):
     def list(self) -> tuple[Manifest, ...]:
         """All whole snapshots, oldest first, without their files."""
 
+    def broken(self) -> tuple[str, ...]:
+        """Keys under which something lies that is no snapshot, and no draft either: damaged so that it is not listed."""
+
     def verify(self, key: str) -> tuple[str, ...]:
         """Read everything again; what is wrong, a line each. () for a sound snapshot."""
 

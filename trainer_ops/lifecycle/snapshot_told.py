@@ -24,13 +24,13 @@ class Told:
         self._listener = listener
 
     def __call__(self, line: str) -> None:
-        """One line. The result itself (JSON) is no news."""
+        """One line. Neither the result itself (JSON) nor an error is news: how a try ended is told by the wait."""
         if found := _START.fullmatch(line):
             done = _bytes(found[4], found[5]) if found[4] else 0
             self._listener.on_start(int(found[1]), _bytes(found[2], found[3]), done)
         elif found := _PROGRESS.fullmatch(line):
             self._listener.on_progress(_bytes(found[1], found[2]), int(found[5]))
-        elif line.strip() and not line.startswith("{"):
+        elif line.strip() and not line.startswith(("{", "error: ")):
             self._listener.on_note(line)
 
 

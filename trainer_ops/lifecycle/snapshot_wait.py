@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
@@ -10,8 +11,10 @@ from typing import Any, Final
 from trainer_ops.build.snapshot_job import SnapshotAsk
 from trainer_ops.errors import TrainerOpsError
 from trainer_ops.initializers.provider import SnapshotError, error_from_json
+from trainer_ops.lifecycle.snapshot_secret import how_to_make, named
 from trainer_ops.model.times import duration
 from trainer_ops.status.stepjob import StepState
+from trainer_ops.status.wording import clip
 
 __all__ = ["Answer", "Finished", "Gone", "Look", "SnapshotStep", "SnapshotWait", "judge"]
 
@@ -19,6 +22,9 @@ _FIRST_POLL: Final = 1.0
 _POLL: Final = 5.0
 # For so long after its start a Job is looked at often: a hit takes seconds.
 _EARLY: Final = 30.0
+# The kubelet's words for a Secret that is not there, and for one without a key that a variable is taken from.
+_NO_SECRET: Final = re.compile(r'secret "([^"]+)" not found', re.IGNORECASE)
+_NO_KEY: Final = re.compile(r"couldn't find key (\S+) in Secret \S+/(\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,7 @@ SnapshotStep = Look | Finished
 
 def judge(wait: SnapshotWait, state: StepState, now: float) -> tuple[SnapshotWait, Look | Finished | Gone | Answer]:
     """What this state means for the wait."""
-    wait = replace(wait, answered_at=now, phase=state.phase, detail=state.detail)
+    wait = replace(wait, answered_at=now, phase=state.phase, detail=_detail(state))
     if state.phase == "gone":
         return wait, Gone()
     if state.phase == "succeeded":
@@ -141,6 +147,12 @@ def judge(wait: SnapshotWait, state: StepState, now: float) -> tuple[SnapshotWai
         return wait, Finished(answer) if answer is not None and told else Answer(_failure(wait, state))
     wait = _note_trouble(wait, state, now)
     return wait, _overdue(wait, state, now) or Look(wait.pause(now))
+
+
+def _detail(state: StepState) -> str:
+    """Of a try that failed its reason, where it has said one: the exit code tells nobody anything."""
+    told = _told(state.original) if state.reason == "Retrying" else None
+    return f"{clip(str(told['reason']))}; it is tried again" if told and told.get("reason") else state.detail
 
 
 def _note_trouble(wait: SnapshotWait, state: StepState, now: float) -> SnapshotWait:
@@ -160,7 +172,7 @@ def _overdue(wait: SnapshotWait, state: StepState, now: float) -> Answer | None:
     if wait.wait_until is not None and now >= wait.wait_until:
         after = duration(now - wait.began_at)
         what = f"the snapshot's Job {wait.name} has not ended after {after} (wait_timeout)"
-        why = f": {state.detail}" if state.detail else ""
+        why = f": {wait.detail}" if wait.detail else ""
         remedy = "It goes on; asking again joins it. Give a longer wait_timeout, or none"
         return Answer(SnapshotError(f"{what}{why}", remedy=remedy, transient=True))
     return None
@@ -179,16 +191,19 @@ _REMEDIES: Final = {
 
 def _not_started(wait: SnapshotWait, state: StepState) -> SnapshotError:
     remedy = _REMEDIES.get(state.reason, "")
-    if "secret" in state.detail.lower() and "not found" in state.detail:
-        remedy = f"Create it in namespace {wait.namespace}, or correct secret_ref"
+    if absent := _NO_SECRET.search(state.detail):
+        made = how_to_make(absent[1], wait.ask, wait.namespace)
+        where = "secret_ref" if absent[1] == wait.ask.secret_ref else "env"
+        remedy = f"Create it ({made}), or correct {where}"
+    elif lacking := _NO_KEY.search(state.detail):
+        remedy = f"Add the key {lacking[1]} to Secret {lacking[2]}, or correct env"
     elif "mage" in state.reason or state.reason.startswith("ErrI"):
         remedy = "Give an image that this cluster can pull: image, or $TRAINER_OPS_INITIALIZER_IMAGE"
     return SnapshotError(f"the snapshot's Job {wait.name} cannot start: {state.detail}", remedy=remedy)
 
 
 def _failure(wait: SnapshotWait, state: StepState) -> TrainerOpsError:
-    said = _json(state.message) or {}
-    told = said["error"] if isinstance(said.get("error"), Mapping) else None
+    told = _told(state.message)
     if state.reason == "DeadlineExceeded":
         limit, why = wait.ask.active_deadline_seconds, f": {told['reason']}" if told and told.get("reason") else ""
         return SnapshotError(
@@ -201,7 +216,8 @@ def _failure(wait: SnapshotWait, state: StepState) -> TrainerOpsError:
             remedy='Give it more: resources={"limits": {"memory": "4Gi"}}; what was fetched is kept',
         )
     if told is not None:
-        return error_from_json(told)  # the program's own words
+        error = error_from_json(told)  # the program's own words
+        return named(error, wait.ask, wait.namespace) if isinstance(error, SnapshotError) else error
     lines = " | ".join(state.message.strip().splitlines()[-3:])
     tail = f"; its last words: {lines}" if lines else ""
     return SnapshotError(
@@ -216,6 +232,12 @@ def _exit_remedy(wait: SnapshotWait, state: StepState) -> str:
     if code in (126, 127, 128) or "No module named" in state.message:
         return f"Give an image that has trainer-ops[initializers] of this version: {wait.ask.image} is the one used"
     return "Try again: what was fetched is kept"
+
+
+def _told(text: str) -> Mapping[str, Any] | None:
+    """The error that the program has written; None for none."""
+    told = (_json(text) or {}).get("error")
+    return told if isinstance(told, Mapping) else None
 
 
 def _json(text: str) -> dict[str, Any] | None:
