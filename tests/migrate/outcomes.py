@@ -66,7 +66,7 @@ OUTCOMES: Mapping[str, Outcome] = {
     "mpi-v1-main-container": Outcome(
         refused=("MPI-TRANSPORT",),
         flags={"image_has_sshd": True},
-        then=("CLEANUP", "MPI-KEYMODE", "MPI-TRANSPORT", "SIDECAR"),
+        then=("CLEANUP", "MPI-KEYMODE", "MPI-TRANSPORT"),
         rewritten=True,
     ),
     "mxnet": Outcome(refused=("NOT-V1",)),

@@ -86,6 +86,14 @@ def test_the_main_container_of_workers_is_node() -> None:
     assert codes(checked(v1(mainContainer="none"), image_has_sshd=True), "refused") == ["NOT-A-JOB"]
 
 
+@pytest.mark.parametrize("workers", [2, None])
+def test_sidecars_kept_an_mpi_job_from_its_end_as_they_do_now(workers: int | None) -> None:
+    side = {"name": "logs", "image": "example.com/side:1"}
+    done = checked(v1(workers=workers, pod={"containers": [side]}), image_has_sshd=True)
+    assert done.ok
+    assert "SIDECAR" not in codes(done)
+
+
 def test_another_user_than_root_has_no_sshd_to_rely_on() -> None:
     done = checked(v1(user=1000), image_has_sshd=True)
     assert codes(done, "refused") == ["MPI-TRANSPORT"]

@@ -189,7 +189,8 @@ def _container(draft: Draft, role: Role, part: Part, held: Mapping[str, Any], at
             _ports(draft, where, (*place, "ports"), made, value)
         elif field in fields.CONTAINER:
             _container_field(draft, where, (*place, field), made, held)
-    if not is_main and at[0] == "containers":
+    # An MPIJob is over with its launcher's pod in both generations, and a pod with all of its containers.
+    if not is_main and at[0] == "containers" and draft.job.kind.name != "MPIJob":
         draft.say(
             "SIDECAR",
             path,
