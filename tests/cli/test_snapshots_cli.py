@@ -79,6 +79,22 @@ def test_verify_finds_a_changed_byte(at: Cli, made: Made) -> None:
     assert len(said["snapshots"][0]["problems"]) == 1
 
 
+def test_verify_finds_one_that_is_damaged_so_that_it_is_not_listed(at: Cli, made: Made) -> None:
+    one = made("1\n")
+    Path(one["location"].removeprefix("file://")).with_name("manifest.json").write_text("half a")
+    assert at("snapshots", "list").out.startswith("no snapshots")
+    ran = at("snapshots", "verify")
+    assert (ran.code, ran.out.splitlines()) == (
+        1,
+        [
+            f"✘ {one['key'][:12]}  1 fault  of what it was cannot be read",
+            "  its manifest cannot be read, or belongs to another snapshot",
+        ],
+    )
+    assert at("init", "dataset", one["uri"], "-q").code == 0  # asked for again it is made anew
+    assert at("snapshots", "verify").code == 0
+
+
 def test_verify_of_a_key_that_is_not_there(at: Cli, made: Made) -> None:
     made("1\n")
     ran = at("snapshots", "verify", "00000")
@@ -184,6 +200,14 @@ def test_what_it_does_not_mean(text: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
         data(text)
     assert REFUSED[text] in str(raised.value)
+
+
+def test_a_file_that_was_meant_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remedy can be typed as it stands, from wherever."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidRequest) as raised:
+        data_of("train.csv", "dataset", read=lambda _name: "1,2", find=lambda *_: pytest.fail("looked up"))
+    assert raised.value.remedy == f"For the data itself: file://{tmp_path}/train.csv"
 
 
 def test_on_a_cluster_a_part_of_a_key_is_not_looked_up(monkeypatch: pytest.MonkeyPatch, memory_backend: Any) -> None:

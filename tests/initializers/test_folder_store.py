@@ -68,7 +68,7 @@ def test_object_storage() -> None:
         ("pvc://claim/x", "on its cluster only"),
         ("https://host/x", "cannot keep snapshots"),
         ("hf://org/name", "cannot keep snapshots"),
-        ("nfs://host/x", "cannot be fetched"),
+        ("nfs://host/x", "cannot keep snapshots"),
     ],
 )
 def test_where_nothing_can_be_kept(url: str, reason: str) -> None:
@@ -143,6 +143,17 @@ def test_verify(what: str, said: Sequence[str], store: FolderStore, clock: Virtu
     assert store.verify(made.key) == ()
     spoil(tmp_path / "store" / made.key / "data", what)
     assert list(store.verify(made.key)) == said
+
+
+@pytest.mark.parametrize("lost", ["data", "manifest.json"])
+def test_what_is_damaged_so_that_it_is_not_listed(
+    lost: str, store: FolderStore, clock: VirtualClock, tmp_path: Path
+) -> None:
+    made = make(store, clock)
+    assert store.broken() == ()
+    (tmp_path / "store" / made.key / lost).rename(tmp_path / "lost")
+    assert (store.list(), store.broken()) == ((), (made.key,))
+    assert store.verify(made.key)
 
 
 @pytest.mark.parametrize("key", ["0" * 32, "../" * 10, "", ".partial"])

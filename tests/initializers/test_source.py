@@ -78,10 +78,10 @@ def test_the_kind_says_what_a_hub_name_without_a_word_is() -> None:
         pytest.param("file://data/x", {}, "is not absolute", id="file-relative"),
         pytest.param("file:///", {}, "whole machine", id="file-root"),
         pytest.param("file:///.//", {}, "whole machine", id="file-root-disguised"),
-        pytest.param("file:///a/../b", {}, "holds ..", id="file-dots"),
-        pytest.param("file:///a/%2e%2e/b", {}, "holds ..", id="file-dots-disguised"),
+        pytest.param("file:///a/../b", {}, 'holds ".."', id="file-dots"),
+        pytest.param("file:///a/%2e%2e/b", {}, 'holds ".."', id="file-dots-disguised"),
         pytest.param("pvc://Claim/x", {}, "is not the name of a claim", id="pvc-name"),
-        pytest.param("pvc://claim/../x", {}, "holds ..", id="pvc-dots"),
+        pytest.param("pvc://claim/../x", {}, 'holds ".."', id="pvc-dots"),
         pytest.param("s3://bucket/a\nb", {}, "control character", id="line-end"),
         pytest.param("s3://bucket/" + "a" * 3000, {}, "too long", id="long"),
         pytest.param("s3://bucket/\udc80", {}, "not valid UTF-8", id="not-text"),
@@ -108,6 +108,23 @@ def test_field_is_the_caller_s() -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse("nonsense", field="dataset")
     assert caught.value.field == "dataset"
+
+
+# What is written -> a remedy that can be typed as it stands.
+REMEDIES = {
+    ("/tmp/my data", "uri"): "Write file:///tmp/my%20data.",
+    ("ftp://host/x", "uri"): "Known: hf://datasets/owner/name, s3://",
+    ("ftp://host/x", "to"): "Known: file:///folder, s3://bucket/folder",
+}
+
+
+@pytest.mark.parametrize("given", REMEDIES)
+def test_remedies(given: tuple[str, str]) -> None:
+    uri, field = given
+    with pytest.raises(InvalidRequest) as caught:
+        parse(uri, field=field)
+    assert caught.value.remedy.startswith(REMEDIES[given])
+    assert ("fetched" in caught.value.reason) is (uri.startswith("ftp") and field == "uri")
 
 
 def test_patterns_have_one_form() -> None:

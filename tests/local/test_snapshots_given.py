@@ -66,6 +66,27 @@ def test_one_that_is_gone_is_refused_before_anything_is_created(engine: Any, sna
     assert engine.backend.list() == []
 
 
+# What is known of one that is gone -> a remedy that can be typed as it stands.
+AGAIN = {
+    "where it lay": ("file:///nowhere/5a/data", "", "Those that are there: trainer-ops snapshots list"),
+    "a path with a blank": ("file:///my data", "", "Make it again: trainer-ops init dataset 'file:///my data'"),
+    "a commit": (
+        "hf://datasets/a/b",
+        "c0ffee",
+        "Make it again: trainer-ops init dataset hf://datasets/a/b --revision c0ffee",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AGAIN)
+def test_how_to_make_one_again_that_is_gone(case: str, engine: Any, snapshot: Snapshot) -> None:
+    uri, revision, remedy = AGAIN[case]
+    told = {"uri": uri, "revision": revision, "location": "file:///nowhere/5a/data"}
+    with pytest.raises(InvalidRequest) as caught:
+        run(engine, Snapshot.from_json({**snapshot.to_json(), **told}))
+    assert caught.value.remedy == remedy
+
+
 def test_one_on_a_claim_is_refused_before_anything_is_created(engine: Any, snapshot: Snapshot) -> None:
     claimed = Snapshot.from_json({**snapshot.to_json(), "location": "pvc://data/5a/data"})
     with pytest.raises(InvalidRequest, match=r"dataset: .* lies on a claim of a cluster"):

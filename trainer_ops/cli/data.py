@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_ops.errors import InvalidRequest
@@ -48,7 +49,7 @@ def data_of(
             raise InvalidRequest(
                 f"--{kind}",
                 f'"{text}" is a file, but not the JSON of a snapshot',
-                f"For the data itself: file://{text}",
+                f"For the data itself: {Path(text).absolute().as_uri()}",
             )
         return said
     if _KEY.fullmatch(text):

@@ -74,12 +74,14 @@ def verify(
     from trainer_ops.cli.screen import Screen, put_json
     from trainer_ops.cli.snapshotview import to_json, verified_lines
     from trainer_ops.cli.target import clock, opened
-    from trainer_ops.lifecycle.snapshot_store import verify_snapshot
+    from trainer_ops.initializers.manifest import Manifest
+    from trainer_ops.lifecycle.snapshot_store import broken_snapshots, verify_snapshot
 
     screen = Screen(output)
     checked: list[dict[str, object]] = []
     with opened(where.target) as backend:
         there = {one.key: one for one in _rows(backend, where)}
+        there |= {name: Manifest(name, "", "") for name in broken_snapshots(backend, to=where.to)}
         for name in dict.fromkeys(pick_key(start, list(there), "KEY") for start in key) if key else there:
             problems = verify_snapshot(
                 backend, name, to=where.to, secret_ref=where.secret, image=where.image, clock=clock()

@@ -84,7 +84,7 @@ def verified_lines(one: Manifest, problems: Sequence[str], signs: Signs) -> list
         (f"{sign[0]} ", sign[1]),
         (one.key[:KEY_SHOWN], "bold"),
         (f"  {says}  ", sign[1].removeprefix("bold ")),
-        (f"{files_text(one.count, one.size)}  {clean(one.uri)}", ""),
+        (f"{files_text(one.count, one.size)}  {clean(one.uri)}" if one.uri else "of what it was cannot be read", ""),
     ]
     return [head, *([("  ", ""), (clean(problem), "")] for problem in problems)]
 

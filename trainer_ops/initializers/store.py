@@ -131,7 +131,7 @@ class Store(Protocol):
         """All whole snapshots, oldest first, without their files."""
 
     def broken(self) -> tuple[str, ...]:
-        """Keys under which something lies that is no snapshot, and no draft either: damaged so that it is not listed."""
+        """Keys under which something lies that is no snapshot and no draft: it is damaged, so that it is not listed."""
 
     def verify(self, key: str) -> tuple[str, ...]:
         """Read everything again; what is wrong, a line each. () for a sound snapshot."""

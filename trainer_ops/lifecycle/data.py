@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from trainer_ops.build.mounts import place_of
 from trainer_ops.errors import InvalidRequest
 from trainer_ops.model.request import TrainRequest
+from trainer_ops.model.snapshot import Snapshot
 
 __all__ = ["check_data"]
 
@@ -27,4 +29,11 @@ def check_data(request: TrainRequest, target: str) -> None:
         place = place_of(snapshot.location, step)
         if place.scheme == "file" and not Path(place.path).is_dir():
             reason = f'the snapshot "{snapshot.location}" is not there (any more)'
-            raise InvalidRequest(step, reason, f"Make it again: trainer-ops init {step} {snapshot.uri}")
+            raise InvalidRequest(step, reason, _again(step, snapshot))
+
+
+def _again(step: str, snapshot: Snapshot) -> str:
+    if snapshot.uri == snapshot.location:  # given by where it lay: nobody knows what it was of
+        return "Those that are there: trainer-ops snapshots list"
+    pinned = f" --revision {shlex.quote(snapshot.revision)}" if snapshot.uri.startswith("hf:") else ""
+    return f"Make it again: trainer-ops init {step} {shlex.quote(snapshot.uri)}{pinned}"

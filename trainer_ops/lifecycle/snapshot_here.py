@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trainer_ops.backends.base import Backend
-from trainer_ops.errors import InvalidRequest
+from trainer_ops.errors import InvalidRequest, TrainerOpsError
 from trainer_ops.initializers.provider import Credentials, SnapshotError
 from trainer_ops.initializers.source import Source
 from trainer_ops.lifecycle.clock import Clock
@@ -18,6 +20,7 @@ from trainer_ops.model.times import duration
 
 if TYPE_CHECKING:
     from trainer_ops.initializers.fetch import SnapshotListener
+    from trainer_ops.initializers.provider import Provider
     from trainer_ops.initializers.store import Store
 
 __all__ = ["Here", "store_here"]
@@ -93,18 +96,54 @@ class Here:
             self.listener.on_note(f"not used on {self.backend.target}: {', '.join(unused)}")
         provider = open_provider(source, self.credentials or _credentials(source.scheme, self.env))
         try:
-            return take(
-                source,
-                store,
-                kind=kind,
-                provider=provider,
-                clock=self.clock,
-                listener=_Limited(self.listener, self.clock, timeout),
-                lock_timeout=_LOCK_SECONDS if timeout is None else timeout,
-                verify_hit=verify,
-            )
+            with _stopped_after(timeout, provider):
+                return take(
+                    source,
+                    store,
+                    kind=kind,
+                    provider=provider,
+                    clock=self.clock,
+                    listener=_Limited(self.listener, self.clock, timeout),
+                    lock_timeout=_LOCK_SECONDS if timeout is None else timeout,
+                    verify_hit=verify,
+                )
         finally:
             provider.close()
+
+
+@contextmanager
+def _stopped_after(timeout: float | None, provider: Provider) -> Iterator[None]:
+    """End the wait for a source that does not answer: nothing moves then, so that no listener is asked."""
+    stop = getattr(provider, "stop", None)
+    if timeout is None or stop is None:
+        yield
+        return
+    over = threading.Event()
+
+    def end() -> None:
+        over.set()
+        stop()
+
+    timer = threading.Timer(timeout, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as problem:
+        # Whatever being stopped looks like to the one who was asking.
+        if not over.is_set() or "(wait_timeout)" in str(problem):
+            raise
+        raise _out_of_time(timeout, problem.message if isinstance(problem, TrainerOpsError) else "") from problem
+    finally:
+        timer.cancel()
+
+
+def _out_of_time(timeout: float, last: str = "") -> SnapshotError:
+    return SnapshotError(
+        f"the snapshot was not done within {duration(timeout)} (wait_timeout){last and ': '}{last}",
+        remedy="Give it more time; what was fetched is kept and gone on from",
+        transient=True,
+    )
 
 
 class _Limited:
@@ -118,11 +157,7 @@ class _Limited:
 
     def _check(self) -> None:
         if self._timeout is not None and self._clock.now() - self._began >= self._timeout:
-            raise SnapshotError(
-                f"the snapshot was not done within {duration(self._timeout)} (wait_timeout)",
-                remedy="Give it more time; what was fetched is kept and gone on from",
-                transient=True,
-            )
+            raise _out_of_time(self._timeout)
 
     def on_start(self, files: int, size: int, done: int) -> None:
         self._check()

@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from trainer_ops.initializers.manifest import Manifest
     from trainer_ops.initializers.store import Freed
 
-__all__ = ["ENV_IMAGE", "cluster_store", "gc_snapshots", "image_of", "list_snapshots", "verify_snapshot"]
+__all__ = [
+    "ENV_IMAGE",
+    "broken_snapshots",
+    "cluster_store",
+    "gc_snapshots",
+    "image_of",
+    "list_snapshots",
+    "verify_snapshot",
+]
 
 ENV_IMAGE: Final = "TRAINER_OPS_INITIALIZER_IMAGE"
 _STORES: Final = ("pvc", "s3", "gs", "az")
@@ -81,6 +89,16 @@ def list_snapshots(
         return store_here(backend, to, credentials, env).list()
     answer = _asked(backend, "list", (), to, secret_ref, env, image, clock)
     return tuple(_manifest(row) for row in answer.get("snapshots") or ())
+
+
+def broken_snapshots(backend: Backend, *, to: str = "", credentials: Credentials | None = None) -> tuple[str, ...]:
+    """Keys of what is damaged so that it is not listed: it has no data, or no manifest that can be read.
+
+    () on a cluster: a Job that verifies all looks at them too, and says so in its log.
+
+    Parameters and errors are those of ``list_snapshots``.
+    """
+    return store_here(backend, to, credentials).broken() if steps_of(backend) is None else ()
 
 
 def verify_snapshot(
