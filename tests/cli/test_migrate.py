@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,28 @@ class TestStdout:
         assert "-kind: PyTorchJob\n" in out
         assert "+kind: TrainJob\n" in out
 
+    @pytest.mark.parametrize("name", ["a b.yaml", 'q"\tx.yaml', "plain.yaml"])
+    def test_a_diff_is_what_patch_takes(
+        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        # Line ends to YAML and to Python, and none to patch.
+        Path(name).write_bytes(f"a: 1 # x\x0c\u2028y\n---\n{JOB}".encode())
+        run(["migrate", name])
+        wanted = capfdbinary.readouterr().out
+        run(["migrate", name, "--diff"])
+        patch = capfdbinary.readouterr().out
+        subprocess.run(["git", "apply", "-"], input=patch, check=True, env={"GIT_CEILING_DIRECTORIES": str(tmp_path)})
+        assert Path(name).read_bytes() == wanted
+
+    def test_a_diff_has_no_name_above_the_folder(
+        self, job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (job.parent / "below").mkdir()
+        monkeypatch.chdir(job.parent / "below")
+        run(["migrate", "../job.yaml", "--diff"])
+        assert capsys.readouterr().out.startswith(f"--- a{job}\n+++ b{job}\n")
+
     def test_the_same_bytes_again(self, folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         outs = []
         for _ in range(2):
@@ -124,6 +147,13 @@ class TestFiles:
         assert sorted(path.name for path in out.iterdir()) == ["a.yaml", "c.yaml"]
         assert f"written to {out / 'a.yaml'}" in capsys.readouterr().out
         assert (folder / "a.yaml").read_text() == JOB
+
+    def test_what_is_read_is_changed_by_nothing_but_in_place(
+        self, job: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(["migrate", "-o", str(job.parent), str(job)]) == 2
+        assert f"{job}: it is what is migrated itself. Give another folder, or --in-place" in capsys.readouterr().err
+        assert job.read_text() == JOB
 
     def test_of_a_folder_nothing_is_written_unasked(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["migrate", str(folder)]) == 2
@@ -148,7 +178,7 @@ class TestText:
             ["PyTorchJob", "team-a/digits", "refused:", "NOT-A-JOB", "b.yaml:1"],
             ["PyTorchJob", "team-a/warned", "torch-distributed,", "1", "warning", "c.yaml:1"],
         ]
-        assert "3 jobs in 4 files: 2 converted, 1 refused; 1 warning" in rows
+        assert "3 jobs in 4 files: 2 converted, 1 refused; 1 refusal beside them, 1 warning" in rows
 
     def test_quiet(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         run(["migrate", "-q", str(folder)])
@@ -225,6 +255,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "another role": (("JOB", "--template-from", "chief"), '--template-from: "chief" is none of master, worker'),
     "another pin": (("JOB", "--pin-elastic", "0"), '--pin-elastic: "0" is none of min, max, replicas or a number'),
     "another code": (("JOB", "--drop", "gang-mini"), 'there is no code "gang-mini". Did you mean GANG-MIN?'),
+    "a report on a full disk": (("JOB", "--report", "md=/dev/full"), "--report: /dev/full cannot be written (No space"),
     "no such code": (("--explain", "XYZ"), 'there is no code "XYZ". All: trainer-ops migrate --explain all'),
 }
 

@@ -84,6 +84,19 @@ class TestWrite:
         assert path.stat().st_mode & 0o777 == 0o640
         assert sorted(one.name for one in tree.iterdir() if one.is_file()) == ["b.yaml", "binary.yaml"]
 
+    @pytest.mark.parametrize("allowed", [True, False])
+    def test_the_owner_is_kept_where_one_may(self, allowed: bool, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        given = []
+
+        def fchown(_: int, uid: int, gid: int) -> None:
+            given.append((uid, gid))
+            if not allowed:
+                raise PermissionError
+
+        monkeypatch.setattr(os, "fchown", fchown)
+        write_over(migrate_paths([str(tree)], Options()))
+        assert set(given) == {(tree.stat().st_uid, tree.stat().st_gid)}
+
     def test_again_nothing_is_written(self, tree: Path) -> None:
         write_over(migrate_paths([str(tree)], Options()))
         assert write_over(migrate_paths([str(tree)], Options())) == []

@@ -82,6 +82,8 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "deep": (b"kind: TFJob\na: " + b"[" * 5000, "line 2: document 1, column 1003: it is nested too deeply"),
     "not UTF-8": (b"kind: TFJob\nname: \xff\n", "line 2: byte 0xff (byte 19 of the file) is not UTF-8 text"),
     "UTF-16": ("kind: TFJob".encode("utf-16"), "line 1: the file is UTF-16. Save it as UTF-8"),
+    "UTF-16 without a mark": ("kind: TFJob".encode("utf-16-le"), "line 1: the file is UTF-16. Save it as UTF-8"),
+    "UTF-16 the other way": ("kind: TFJob".encode("utf-16-be"), "line 1: the file is UTF-16. Save it as UTF-8"),
     "a template": (b"kind: TFJob\n{% if a %}\na: 1\n", "line 2: document 1 is a template"),
 }
 

@@ -251,6 +251,19 @@ FILLED_IN: dict[str, tuple[str, str, str]] = {
     "Jinja in an argument": ("train.py]", 'train.py, "--day={{ ds }}"]', "--day={{ ds }}"),
     "an image": ("image: a/b:v1", "image: {{ image }}", "image: {{ image }}"),
     "an image in quotes": ("image: a/b:v1", 'image: "{{ image }}"', 'image: "{{ image }}"'),
+    "an image of two variables": ("image: a/b:v1", "image: ${REGISTRY}/b:$TAG", "image: ${REGISTRY}/b:$TAG"),
+    "an amount": (
+        "{requests: {cpu: 1}}",
+        "{limits: {nvidia.com/gpu: $GPUS}}",
+        "nvidia.com/gpu: $GPUS",
+    ),
+    "part of an amount": ("{requests: {cpu: 1}}", "{limits: {memory: '${GIB}Gi'}}", "memory: ${GIB}Gi"),
+    # A number that is filled in must not become one: the variables of a container are texts.
+    "the value of a variable": (
+        "image: a/b:v1",
+        "image: a/b:v1\n            env: [{name: SEED, value: '$SEED'}]",
+        'value: "$SEED"',
+    ),
     "a number": ("replicas: 2", "replicas: {{ nodes }}", "numNodes: {{ nodes }}"),
 }
 

@@ -199,6 +199,7 @@ class TestMarkdown:
         assert "Master × 1, Worker × 1 → 2 nodes of torch-distributed; 2 pods before, 2 pods now." in text
         assert "```yaml\napiVersion: trainer.kubeflow.org/v1alpha1\n" in text
         assert "TrainJobOperator" in text
+        assert "Run it, with each object in a file of its own, `mnist.yaml`:" in text
         # A table of all jobs is for many.
         assert "| Where | Job |" not in text
 
@@ -226,6 +227,13 @@ class TestMarkdown:
         text = render_markdown(report(done))
         assert r"a \| b \<b\> \`c\` \*d\* \# e" in text
         assert "\n# e" not in text
+
+    def test_where_it_stands_and_what_is_refused_beside_it(self) -> None:
+        held = replace(job(pytorch({"command": ["python", "t.py"]})), wrapper="Argo Workflow", within="Argo Workflow x")
+        chart = Placed(finding("TEMPLATE", (), "a chart"), 1)
+        text = render_markdown(report(held, findings=(chart,)))
+        assert ", in Argo Workflow x. Master × 1" in text
+        assert "0 refused, 1 refused beside the jobs.**" in text
 
     def test_a_fence_is_longer_than_what_it_holds(self) -> None:
         raw = pytorch({"command": ["sh", "-c", "echo\n````\n"]})

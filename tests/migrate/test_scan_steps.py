@@ -165,6 +165,11 @@ class TestPipelines:
         assert one.converted.raw["spec"].keys() == {"tfReplicaSpecs"}
         assert "cleanup_train_jobs" in one.replacement
 
+    @pytest.mark.parametrize("where", ["components/kubeflow/katib-launcher/component.yaml", "katib_launcher.yaml"])
+    def test_launchers_of_other_things(self, where: str) -> None:
+        load = f"kfp.components.load_component_from_url('https://x/{where}')"
+        assert scan_python(f"import kfp\n# for a PyTorchJob\nop = {load}\n") == ()
+
     def test_a_compiled_workflow(self) -> None:
         (one,) = found("workflow.yaml")
         assert (one.line, one.finding.code) == (10, "KFP-LAUNCHER")
@@ -187,6 +192,8 @@ LINES = {
     "all of a kind": ("kubectl get pytorchjobs", "trainer-ops list"),
     "in an expression": ("STATE=$(kubectl get jaxjob $NAME -o json | jq .)", 'trainer-ops status "$NAME"'),
     "full name": ("kubectl delete xgboostjobs.v1.kubeflow.org trees", "trainer-ops cancel trees"),
+    "a word of GitHub's": ("kubectl delete tfjob ${{ env.JOB }} || true", 'trainer-ops cancel "${{env.JOB}}"'),
+    "a word of Jinja's": ("kubectl delete tfjob/{{ ds }}", "trainer-ops cancel '{{ds}}'"),
     "another verb": ("kubectl annotate tfjob x a=b", "kubectl … trainjobs.trainer.kubeflow.org"),
 }
 

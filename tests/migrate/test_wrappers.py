@@ -126,6 +126,12 @@ spec:
 """
 
 
+TF = "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: digits}\nspec:\n  tfReplicaSpecs:\n" + "".join(
+    f"    {role}: {{template: {{spec: {{containers: [{{name: tensorflow, image: a/b:v1, args: [{role}]}}]}}}}}}\n"
+    for role in ("Chief", "PS", "Worker")
+)
+
+
 class TestArgo:
     def test_the_manifest_and_its_conditions(self) -> None:
         made = done(ARGO, allow_placeholders=True)
@@ -138,6 +144,19 @@ class TestArgo:
         assert codes(made, "warning").count("WRAPPER-COND") == 2
         assert made.text.endswith("  - name: other\n")
         assert done(made.text).text == made.text
+
+    def test_the_replicated_job_that_decides_is_found_where_jobset_puts_it(self) -> None:
+        """JobSet sorts its replicatedJobsStatus by name, from z to a: ps, node, chief."""
+        text = ARGO.replace(indented(PARAMETERS, 8), indented(TF, 8))
+        made = done(text, allow_placeholders=True)
+        runtime, workflow = yaml.safe_load_all(made.text)
+        names = [one["name"] for one in runtime["spec"]["template"]["spec"]["replicatedJobs"]]
+        assert names == ["node", "chief", "ps"]
+        resource = workflow["spec"]["templates"][0]["resource"]
+        assert resource["successCondition"] == "status.jobsStatus.2.succeeded > 0"
+        # Whichever fails: each condition counts alone.
+        failed = [f"status.jobsStatus.{i}.failed > 0" for i in range(3)]
+        assert resource["failureCondition"].split(", ") == failed
 
     def test_a_number_that_is_not_known_is_refused_without_the_flag(self) -> None:
         made = done(ARGO)
@@ -173,6 +192,39 @@ class TestArgo:
         made = done(text, allow_placeholders=True)
         assert "TEMPLATE" in codes(made, "refused")
         assert made.text == text
+
+
+class TestKatibTemplates:
+    """Katib's trial templates in a ConfigMap: jobs without metadata, which Katib writes."""
+
+    TEXT = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cm\n"
+        "  labels: {katib.kubeflow.org/component: trial-templates}\ndata:\n"
+        f"  other:   x\n  torch: |\n{indented(NAMELESS, 4)}"
+    )
+
+    @pytest.mark.parametrize("runtime", ["auto", "generate"])
+    def test_a_template(self, runtime: str) -> None:
+        text = self.TEXT.replace("train.py]", 'train.py, "--lr=${trialParameters.lr}"]')
+        made = done(text, runtime=runtime)
+        *before, config = yaml.safe_load_all(made.text)
+        template = yaml.safe_load(config["data"]["torch"])
+        assert template["kind"] == "TrainJob"
+        assert "metadata" not in template
+        assert template["spec"]["trainer"]["command"][-1] == "--lr=${trialParameters.lr}"
+        # A template is one object, so a runtime stands before the ConfigMap.
+        assert [one["metadata"]["name"] for one in before] == (["trial-torch"] if runtime == "generate" else [])
+        assert "  other:   x\n" in made.text
+        assert done(made.text).text == made.text
+
+    def test_what_experiments_have_to_say_now(self) -> None:
+        (told,) = (one for one in done(self.TEXT).result.jobs[0].converted.findings if one.code == "WRAPPER-COND")
+        assert told.severity == "warning"
+        assert 'primaryContainerName "node", primaryPodLabels {"jobset.sigs.k8s.io/replicatedjob-name"' in told.message
+
+    def test_without_the_label_it_is_a_job_without_a_name(self) -> None:
+        made = done(self.TEXT.replace("katib.kubeflow.org/component", "app"))
+        assert codes(made, "refused") == ["NOT-A-JOB"]
 
 
 APP_WRAPPER = (

@@ -29,6 +29,10 @@ SAID = {
     "a tab at a line's end": ({"a": "x\t\ny"}, None),
     "lists of lists": ({"a": [[1, [2]], []]}, "a:\n  - - 1\n    - - 2\n  - []\n"),
     "a placeholder": ({"numNodes": "$NUM_NODES", "m": "${N}"}, "numNodes: $NUM_NODES\nm: ${N}\n"),
+    "a placeholder where only text may stand": (
+        {"env": [{"name": "A", "value": "$N"}, {"name": "B", "value": "$(A)"}], "args": ["${N}", "--n=$N", "$(A)"]},
+        'env:\n  - name: A\n    value: "$N"\n  - name: B\n    value: $(A)\nargs:\n  - "${N}"\n  - --n=$N\n  - $(A)\n',
+    ),
     "an annotation with a slash": ({"sidecar.istio.io/inject": "false"}, 'sidecar.istio.io/inject: "false"\n'),
 }
 

@@ -71,6 +71,13 @@ def test_nothing_found(page: Page) -> None:
     assert "No v1 job found" in made.text
 
 
+def test_what_is_refused_beside_the_jobs_is_told_first(page: Page) -> None:
+    """A chart that nobody could read is no success, whatever became of the jobs."""
+    chart = Placed(finding("TEMPLATE", (), "a chart"), 1)
+    made = page(render(report(raw("pytorch-simple"), findings=(chart,))))
+    assert [e.text.strip() for e in made.all("p", "pill")] == ["✘ 1 refused beside the jobs"]
+
+
 def test_both_texts_are_whole(three: dict[str, Any], page: Page) -> None:
     made = page(render(three))
     (rich,) = (e for e in made.all("section", "job") if "pytorch-rich" in e.one("h2").text)

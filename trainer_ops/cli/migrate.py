@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -220,13 +221,21 @@ def _put(given: _Given, done: Sequence[Done], written: dict[str, str], options: 
     if given.report is not None:
         text = _report(given.report, done, written, options)
         if given.report.file:
-            Path(given.report.file).write_text(text, encoding="utf-8")
+            _save(Path(given.report.file), text)
         else:
             _stdout(text)
     if given.diff:
         _stdout("".join(_diffs(done)))
     elif given.to_stdout:
         _stdout("".join(_joined(done)))
+
+
+def _save(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        reason = f"{file} cannot be written ({exc.strerror or exc})"
+        raise InvalidRequest("--report", reason, "Give a file that you may write, where there is room") from exc
 
 
 def _joined(done: Sequence[Done]) -> Iterator[str]:
@@ -241,11 +250,24 @@ def _diffs(done: Sequence[Done]) -> Iterator[str]:
 
     for one in done:
         if one.migrated.changed:
-            before, after = (text.splitlines(keepends=True) for text in (one.migrated.source.text, one.migrated.text))
-            name = one.name.lstrip("/")
-            rows = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
+            # Not splitlines: patch knows one line end, and YAML's others stand inside its lines.
+            texts = (one.migrated.source.text, one.migrated.text)
+            before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in texts)
+            rows = difflib.unified_diff(before, after, *_headed(one.name))
             for row in rows:
                 yield row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n"
+
+
+def _headed(name: str) -> tuple[str, str]:
+    """The names of a file in a diff, as ``patch -p1`` and ``git apply`` take them: with ``..`` they take none."""
+    from json import dumps
+
+    inside = (str(Path(name).resolve()) if ".." in Path(name).parts else name).lstrip("/")
+    if re.search(r'[\x00-\x1f\\"]', inside):
+        return dumps(f"a/{inside}", ensure_ascii=False), dumps(f"b/{inside}", ensure_ascii=False)
+    # Of a name with a space only a tab says where it ends.
+    end = "\t" if " " in inside else ""
+    return f"a/{inside}{end}", f"b/{inside}{end}"
 
 
 def _report(report: _Report, done: Sequence[Done], written: dict[str, str], options: Options) -> str:

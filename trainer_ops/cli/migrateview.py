@@ -204,16 +204,20 @@ def _tail(text: str, width: int) -> str:
 
 
 def count_text(results: Sequence[FileResult]) -> str:
-    """``3 jobs in 2 files: 2 converted, 1 refused; 4 warnings``."""
+    """``3 jobs in 2 files: 2 converted, 1 refused; 1 refusal beside them, 4 warnings``."""
     jobs = [job for result in results for job in result.jobs]
-    counts = severities(results)
-    files = f"{len(results)} file{'s' if len(results) != 1 else ''}"
+    beside = sum(placed.finding.severity == "refused" for result in results for placed in result.findings)
+    warnings = severities(results)["warning"]
+    others = [_many(beside, "refusal") + (" beside them" if jobs else "")] if beside else []
+    others += [_many(warnings, "warning")] if warnings else []
+    tail = f"; {', '.join(others)}" if others else ""
+    files = _many(len(results), "file")
     if not jobs:
-        elsewhere = counts["refused"] + counts["warning"]
-        text = f"no v1 jobs in {files}"
-        return f"{text}; {elsewhere} other finding{'s' if elsewhere != 1 else ''}" if elsewhere else text
+        return f"no v1 jobs in {files}{tail}"
     refused = sum(not job.converted.ok for job in jobs)
     parts = [f"{len(jobs) - refused} converted"] + ([f"{refused} refused"] if refused else [])
-    warnings = counts["warning"]
-    tail = f"; {warnings} warning{'s' if warnings != 1 else ''}" if warnings else ""
-    return f"{len(jobs)} job{'s' if len(jobs) != 1 else ''} in {files}: {', '.join(parts)}{tail}"
+    return f"{_many(len(jobs), 'job')} in {files}: {', '.join(parts)}{tail}"
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -26,7 +26,8 @@ from trainer_ops.validate.trainjob import check as check_trainjob
 
 __all__ = ["Done", "admission", "migrate_paths", "migrate_sources", "told_where", "write_into", "write_over"]
 
-_PLACEHOLDER = re.compile(r"\$\{?\w+\}?|\{\{.*\}\}|\$TRAINER_OPS_\d+_")
+# Kubernetes' own $(NAME) is none.
+_PLACEHOLDER = re.compile(r"(?<!\$)\$(?:\{\w+\}|[A-Za-z_])|\{\{.*\}\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +154,19 @@ def _runtime(converted: Converted) -> TrainingRuntime | None:
 
 
 def _told(what: str, refusals: Iterable[Refusal], manifest: Mapping[str, Any]) -> Iterator[Finding]:
-    open_ = {text_of(path) for path, leaf in leaves(manifest) if isinstance(leaf, str) and _PLACEHOLDER.fullmatch(leaf)}
+    held = (path for path, leaf in leaves(manifest) if isinstance(leaf, str) and _PLACEHOLDER.search(leaf))
+    open_ = {_plain(text_of(path)) for path in held}
     for one in refusals:
-        if one.path in open_ or not one.is_error:
+        if _plain(one.path) in open_ or not one.is_error:
             # Of a placeholder nothing is known yet; advice on how to write a TrainJob is no matter of migration.
             continue
         told = f"Trainer would refuse the result: {one.reason}"
         yield replace(finding("ADMISSION", (), told, v2_path=f"{what}:{one.path}"), remedy=one.remedy)
+
+
+def _plain(path: str) -> str:
+    """A path of either package in one form: they differ in when a name stands in brackets, and in quotes."""
+    return re.sub(r'\["?([^\]"]*)"?\]', r".\1", path)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -186,9 +193,11 @@ def write_into(folder: Path, done: Sequence[Done]) -> dict[str, Path]:
         Where each file, by its name, went.
 
     Raises:
-        InvalidRequest: two would be the same file (nothing is written then), or one cannot be written.
+        InvalidRequest: two would be the same file, or one the file that was read (nothing is written then), or one
+            cannot be written.
     """
     places: dict[Path, Done] = {}
+    read_ = {one.found.path.resolve() for one in done if one.found is not None and one.found.path is not None}
     for one in done:
         if not one.migrated.changed:
             continue
@@ -197,6 +206,9 @@ def write_into(folder: Path, done: Sequence[Done]) -> dict[str, Path]:
         if other is not one:
             reason = f"{other.name} and {one.name} would both be written there"
             raise InvalidRequest(str(folder / below), reason, "Give one of them at a time", what="not written")
+        if (folder / below).resolve() in read_:
+            reason = "it is what is migrated itself"
+            raise InvalidRequest(str(folder / below), reason, "Give another folder, or --in-place", what="not written")
     for path, one in places.items():
         write_file(path, one.migrated.text.encode())
     return {one.name: path for path, one in places.items()}

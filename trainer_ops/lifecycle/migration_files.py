@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -101,7 +102,7 @@ def replace_file(found: Found, text: bytes) -> None:
     if _read(path) != found.data:
         reason = "it was changed by somebody else since it was read"
         raise InvalidRequest(str(found.path), reason, "Run it again", what="not written")
-    _write(path, text, path.stat().st_mode & 0o7777, str(found.path))
+    _write(path, text, path.stat().st_mode & 0o7777, str(found.path), like=path.stat())
 
 
 def write_file(path: Path, text: bytes) -> None:
@@ -118,7 +119,7 @@ def write_file(path: Path, text: bytes) -> None:
     _write(path, text, mode, str(path))
 
 
-def _write(path: Path, text: bytes, mode: int, name: str) -> None:
+def _write(path: Path, text: bytes, mode: int, name: str, *, like: os.stat_result | None = None) -> None:
     try:
         handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as exc:
@@ -127,6 +128,10 @@ def _write(path: Path, text: bytes, mode: int, name: str) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(text)
             file.flush()
+            if like is not None:
+                # Before the mode, which a change of the owner may lower. Others than root may give nothing away.
+                with contextlib.suppress(PermissionError):
+                    os.fchown(file.fileno(), like.st_uid, like.st_gid)
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         os.replace(aside, path)

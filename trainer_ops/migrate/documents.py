@@ -115,7 +115,8 @@ def decode(data: bytes) -> str:
     Raises:
         Unreadable: with the line and the place of the byte that is none.
     """
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    # YAML's own rule (1.2, 5.2): with no mark of the byte order, where the zeros of the first character are tells it.
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or (len(data) > 1 and data[:2].count(0) == 1):
         raise Unreadable(Problem(1, "the file is UTF-16", "Save it as UTF-8"))
     try:
         return data.decode("utf-8")

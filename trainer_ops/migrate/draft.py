@@ -190,8 +190,9 @@ class Draft:
     def refuse(self, code: str, path: Path, message: str, *, remedy: str | None = None) -> None:
         """The job cannot be converted, because of what stands here. Options.drop turns it into a loss that is told."""
         if code in self.options.drop:
-            self.say(code, path, message, severity="warning", remedy="Left out, as asked")
-            self.ledger.dropped(path, f"{message}; left out, as asked")
+            told = f"{message}; left out, as asked"
+            self.say(code, path, told, severity="warning", remedy="")
+            self.ledger.dropped(path, told)
             return
         self.say(code, path, message, severity="refused", remedy=remedy)
         self.ledger.refused(path, message)

@@ -5,14 +5,14 @@ Live objects carry the operator's defaults and files do not; both give the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainer_ops.migrate.findings import Finding, finding
 from trainer_ops.migrate.kinds import Kind, kind_of
 from trainer_ops.migrate.ledger import Ledger
-from trainer_ops.migrate.paths import Path, text_of
+from trainer_ops.migrate.paths import Path, leaves, text_of
 
 __all__ = ["FLAT", "RUN_POLICY", "Role", "V1Job", "normalise"]
 
@@ -176,6 +176,9 @@ def _object(raw: Raw, ledger: Ledger) -> None:
     for name, reason in _SERVER_METADATA.items():
         ledger.dropped(("metadata", name), reason)
     ledger.dropped(("metadata", "annotations", _LAST_APPLIED), "kubectl's own note of the v1 object")
+    for path, value in leaves(raw):
+        if value is None and isinstance(path[-1], str):
+            ledger.dropped(path, "null says nothing")
 
 
 def _run_policy(spec: Raw, findings: list[Finding]) -> tuple[dict[str, Any], dict[str, Path]]:
@@ -242,6 +245,9 @@ def _role(kind: Kind, name: str, path: Path, entry: Any, findings: list[Finding]
         return finding("NOT-A-JOB", (*path, "template", "spec", "containers"), "there is no container")
     if not all(isinstance(container, Mapping) for container in containers):
         return finding("NOT-A-JOB", (*path, "template", "spec", "containers"), "a container is no mapping")
+    for where, value in _amounts(pod, (*path, "template", "spec")) if not placeholders else ():
+        if value.lstrip().startswith(("$", "{{")):
+            return finding("PLACEHOLDER", where, f"{value!r} is no amount")
     main = next((i for i, c in enumerate(containers) if c.get("name") == kind.container), None)
     if main is None:
         main = 0
@@ -255,6 +261,14 @@ def _role(kind: Kind, name: str, path: Path, entry: Any, findings: list[Finding]
             )
     policy = str(entry.get("restartPolicy") or kind.restart_policies[name])
     return Role(name, path, replicas, policy, template, main)
+
+
+def _amounts(pod: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """What the containers want and may have, where it is a text."""
+    for kind in ("initContainers", "containers"):
+        for at, value in leaves(pod.get(kind), (*path, kind)):
+            if at[-3:-1] in (("resources", "limits"), ("resources", "requests")) and isinstance(value, str):
+                yield at, value
 
 
 def _replicas(value: Any, default: int, placeholders: bool) -> int | str | None:

@@ -18,6 +18,8 @@ from trainer_ops.model.names import slug
 
 __all__ = ["ARGO_KINDS", "Inner", "Page", "Site", "read_page", "sites_of"]
 
+# By this label Katib knows a ConfigMap of trial templates; it gives what it makes of them a name.
+_KATIB: Final = "katib.kubeflow.org/component"
 ARGO_KINDS: Final = frozenset({"Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow"})
 _KIND = re.compile(r"""["']?kind["']?\s*:\s*["']?(PyTorchJob|TFJob|MPIJob|XGBoostJob|PaddleJob|JAXJob|MXJob)\b""")
 # A text in a text in a text: more is a mistake.
@@ -210,7 +212,7 @@ class _Walk:
 
     def _carrier(self, path: Path) -> tuple[str, str]:
         if not path:
-            return "manifest" if self._within.startswith("Argo") else "document", self._within
+            return "manifest" if self._within.startswith(("Argo", "Katib")) else "document", self._within
         top = self._document.value
         kind = str(get(top, ("kind",)) or "") if isinstance(top, Mapping) else ""
         name = str(get(top, ("metadata", "name")) or get(top, ("metadata", "generateName")) or "")
@@ -227,9 +229,9 @@ class _Walk:
         node = self._document.built.nodes[path] if self._document.built is not None else None
         block = getattr(node, "style", None) in ("|", ">")
         line = self._document.line_of(path) + self._first - 1 + (1 if block else 0)
-        within, argo = self._text_carrier(path)
+        within, alone = self._text_carrier(path)
         masks = Masks()
-        if argo and "{{" in value:
+        if alone and "{{" in value:
             value, masks = mask(value)
         page = read_page(value, first_line=line, within=within, depth=self._depth + 1)
         if not page.sites and not page.inner:
@@ -243,16 +245,16 @@ class _Walk:
             self._findings.append(Placed(told, line, self._document.index))
             return
         self._findings += page.findings
-        page = Page(page.text, page.documents, page.sites, page.inner, page.findings, line, masks, one_object=argo)
+        page = Page(page.text, page.documents, page.sites, page.inner, page.findings, line, masks, one_object=alone)
         self._inner.append(Inner(page, self._document, path, within=within))
 
     def _text_carrier(self, path: Path) -> tuple[str, bool]:
         top = self._document.value
         kind = str(get(top, ("kind",)) or "")
         name = str(get(top, ("metadata", "name")) or get(top, ("metadata", "generateName")) or "")
-        argo = kind in ARGO_KINDS and path[-2:] == ("resource", "manifest")
-        if argo:
+        if kind in ARGO_KINDS and path[-2:] == ("resource", "manifest"):
             return f"Argo {kind} {name}, template {get(top, (*path[:-2], 'name')) or path[-3]}", True
-        if kind in ("ConfigMap", "Secret"):
-            return f"{kind} {name}, {path[-1]}", False
-        return f"{kind} {name}, {text_of(path)}", False
+        if kind == "ConfigMap" and get(top, ("metadata", "labels", _KATIB)) == "trial-templates":
+            return f"Katib ConfigMap {name}, {path[-1]}", True
+        called = f"{kind} {name}".strip() or "a list"
+        return f"{called}, {path[-1] if kind in ('ConfigMap', 'Secret') else text_of(path)}", False

@@ -103,14 +103,7 @@ def _first(converted: Converted) -> str:
 def _katib(making: _Making, converted: Converted) -> None:
     base: Path = ("spec", "trialTemplate")
     beside = (*base, "trialSpec")
-    step = _step(converted)
-    wanted: dict[str, Any] = {
-        "primaryContainerName": _NODE,
-        "primaryPodLabels": {keys.LABEL_REPLICATED_JOB: step, _INDEX: "0"},
-        "successCondition": _SUCCESS,
-        "failureCondition": _FAILURE,
-    }
-    for name, value in wanted.items():
+    for name, value in _trial(converted).items():
         before = making.value((*base, name))
         if before != value:
             making.set((*base, name), value, beside=beside)
@@ -118,6 +111,16 @@ def _katib(making: _Making, converted: Converted) -> None:
             making.findings.append(
                 finding("WRAPPER-COND", (*base, name), f"{name} {was} {json.dumps(value)}", severity="info")
             )
+
+
+def _trial(converted: Converted) -> dict[str, Any]:
+    """What Katib has to look for: the settings of ``spec.trialTemplate``."""
+    return {
+        "primaryContainerName": _NODE,
+        "primaryPodLabels": {keys.LABEL_REPLICATED_JOB: _step(converted), _INDEX: "0"},
+        "successCondition": _SUCCESS,
+        "failureCondition": _FAILURE,
+    }
 
 
 def _step(converted: Converted) -> str:
@@ -138,18 +141,28 @@ def _app_wrapper(making: _Making, site: Site) -> None:
 
 
 def around_manifest(outer: Page, inner: Inner, converted: Converted) -> Around:
-    """What changes around the text of an Argo resource template when the job in it has been converted."""
+    """What changes around the text of a template of Argo or Katib when the job in it has been converted."""
     if inner.document is None or not inner.page.one_object or not converted.ok:
         return Around()
     making = _Making(inner.document, outer.text)
     making.findings.append(finding("WRAPPER", (), f"it stands in {inner.within}{_first(converted)}"))
-    index = _deciding(converted)
+    if inner.within.startswith("Katib"):
+        settings = ", ".join(f"{name} {json.dumps(value)}" for name, value in _trial(converted).items())
+        told = f"experiments that name this template want other settings now: {settings}"
+        remedy = "Write them into spec.trialTemplate of each, beside configMap"
+        making.findings.append(finding("WRAPPER-COND", (), told, remedy=remedy))
+        return making.made()
+    deciding, count = _deciding(converted)
     resource = inner.path[:-1]
-    for name, field_ in (("successCondition", "succeeded"), ("failureCondition", "failed")):
+    # Argo takes a step for failed when one of the failure conditions holds, whichever it is.
+    failed = ", ".join(f"status.jobsStatus.{i}.failed > 0" for i in range(count))
+    for name, after in (
+        ("successCondition", f"status.jobsStatus.{deciding}.succeeded > 0"),
+        ("failureCondition", failed),
+    ):
         before = making.value((*resource, name))
         if before is None:
             continue
-        after = f"status.jobsStatus.{index}.{field_} > 0"
         making.set((*resource, name), after, beside=inner.path)
         making.findings.append(
             finding(
@@ -162,12 +175,16 @@ def around_manifest(outer: Page, inner: Inner, converted: Converted) -> Around:
     return making.made()
 
 
-def _deciding(converted: Converted) -> int:
-    """Which entry of ``status.jobsStatus`` decides: they are in the order of the runtime."""
+def _deciding(converted: Converted) -> tuple[int, int]:
+    """Which entry of ``status.jobsStatus`` decides, and how many there are.
+
+    They are not in the order of the runtime: JobSet sorts them by name, z first (replicatedJobStatusesEqual, v0.12).
+    """
     jobs = list(get(converted.runtime, ("spec", "template", "spec", "replicatedJobs")) or ())
     targets = get(converted.runtime, ("spec", "template", "spec", "successPolicy", "targetReplicatedJobs")) or ()
-    names = [job.get("name") for job in jobs]
-    return next((names.index(name) for name in (*targets, *_trains(jobs)) if name in names), 0)
+    names = sorted((str(job.get("name")) for job in jobs), reverse=True)
+    index = next((names.index(name) for name in (*targets, *_trains(jobs)) if name in names), 0)
+    return index, max(1, len(names))
 
 
 def _trains(jobs: list[Mapping[str, Any]]) -> Iterator[Any]:

@@ -19,6 +19,9 @@ _WORDS = frozenset(("", "~", "null", "true", "false", "yes", "no", "on", "off", 
 # What a reader of YAML 1.1 or 1.2 may take for a number or a date; more than they do is quoted, never less.
 _NUMBER = re.compile(r"[-+]?[.\d][\d_.,:a-fA-FxXoO+-]*([ tT].*)?|[-+]?\.(inf|nan)", re.IGNORECASE)
 _PLAIN = re.compile(r"[\w/.$(+^;<=-][\w/.$()+^;<>=~%@!?*&|\\\"'{}\[\], :#-]*", re.ASCII)
+# What a variable may turn into a number, a date or true when it is filled in, and where only text may stand.
+_FILLED_IN = re.compile(r"[\w.:-]*(?<!\$)\$(?:\{\w+\}|[A-Za-z_])[\w.:${}-]*", re.ASCII)
+_TEXTS = ("command", "args", "labels", "annotations", "nodeSelector", "matchLabels")
 _BLOCK = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\r\u2028\u2029\ufeff\ud800-\udfff]*")
 # json leaves these as they are; YAML does not take them, or takes them for line ends.
 _HIDDEN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -91,7 +94,14 @@ def _one(head: str, value: Any, path: Path, indent: int) -> Iterator[Line]:
         yield from _literal(f"{pad}{head} " if head else pad, value, path, indent + 2)
     else:
         text = "{}" if isinstance(value, Mapping) else "[]" if _is_list(value) else scalar(value)
+        if text == value and _FILLED_IN.fullmatch(text) and _is_text(path):
+            text = _json(text)
         yield Line(path, f"{pad}{head} {text}" if head else pad + text)
+
+
+def _is_text(path: Path) -> bool:
+    """Whether Kubernetes takes nothing but text there, so that 1 has to be "1"."""
+    return path[-1:] == ("value",) or path[-2:-1] in [(name,) for name in _TEXTS]
 
 
 def _literal(head: str, value: str, path: Path, indent: int) -> Iterator[Line]:

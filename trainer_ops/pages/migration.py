@@ -47,7 +47,7 @@ def render(report: Raw, *, title: str = "", full: int = _FULL) -> str:
     heading = title or "Migration to TrainJob"
     main = el(
         "main",
-        el("header", _pill(report["counts"]), el("h1", heading), el("p", _below(report), class_="sub")),
+        el("header", _pill(report), el("h1", heading), el("p", _below(report), class_="sub")),
         _facts(report["counts"]),
         _by_hand(report, jobs),
         _overview(jobs) if len(jobs) > 1 else None,
@@ -66,9 +66,12 @@ def _jobs(report: Raw) -> list[Raw]:
     return found
 
 
-def _pill(counts: Raw) -> Markup:
-    if counts["refused"]:
-        kind, words = "bad", f"✘ {counts['refused']} of {counts['jobs']} refused"
+def _pill(report: Raw) -> Markup:
+    counts = report["counts"]
+    beside = sum(placed["severity"] == "refused" for file in report["files"] for placed in file["findings"])
+    if counts["refused"] or beside:
+        told = [f"{counts['refused']} of {counts['jobs']} refused"] if counts["refused"] else []
+        kind, words = "bad", f"✘ {', '.join([*told, *([f'{beside} refused beside the jobs'] if beside else [])])}"
     elif counts["warned"]:
         kind, words = "queue", f"▲ {counts['warned']} of {counts['jobs']} to look at"
     elif counts["jobs"]:
@@ -203,7 +206,7 @@ def _runtime(job: Raw) -> Content:
 
 def _job(job: Raw, *, side_by_side: bool) -> Markup:
     kind, words = _OUTCOMES[job["outcome"]]
-    inside = f", in {job['wrapper']} {job['within']}".rstrip() if job["wrapper"] else ""
+    inside = f", in {job['within'] or job['wrapper']}" if job["wrapper"] else ""
     return el(
         "section",
         el("h2", f"{job['v1']['kind']} {job['v1']['name']} ", el("span", words, class_=f"pill small {kind}")),

@@ -30,7 +30,7 @@ def _lines(report: Raw) -> Iterator[str]:
     counts = report["counts"]
     yield "# Migration to TrainJob"
     yield ""
-    yield _summary(counts)
+    yield _summary(counts, report["files"])
     yield ""
     jobs = list(_jobs(report))
     if len(jobs) > 1:
@@ -47,8 +47,11 @@ def _lines(report: Raw) -> Iterator[str]:
     yield f"Made by trainer-ops {report['tool_version']}. `trainer-ops migrate --explain CODE` tells more of a code."
 
 
-def _summary(counts: Raw) -> str:
+def _summary(counts: Raw, files: Sequence[Raw]) -> str:
     parts = [f"{counts['clean']} converted", f"{counts['warned']} to look at", f"{counts['refused']} refused"]
+    beside = sum(placed["severity"] == "refused" for file in files for placed in file["findings"])
+    if beside:
+        parts.append(f"{beside} refused beside the jobs")
     leaves = counts["leaves"]
     carried = leaves["mapped"] + leaves["rewritten"]
     text = f"**{_many(counts['jobs'], 'job')} in {_many(counts['files'], 'file')}: {', '.join(parts)}.** "
@@ -106,7 +109,7 @@ def _job(job: Raw) -> Iterator[str]:
     v1 = job["v1"]
     yield f"## {_text(v1['kind'])} {_text(v1['name'])}"
     yield ""
-    where = f", in {_text(job['wrapper'])} {_code(job['within'])}".rstrip(" `") if job["wrapper"] else ""
+    where = f", in {_text(job['within'] or job['wrapper'])}" if job["wrapper"] else ""
     yield f"{_OUTCOMES[job['outcome']]}: {_code(_place(job))}{where}. {_shape(job)}"
     yield ""
     yield from _by_hand(job["by_hand"])
@@ -197,7 +200,10 @@ def _result(job: Raw) -> Iterator[str]:
     text = "---\n".join(part for part in (yaml["runtime"], yaml["trainjob"]) if part)
     yield from _block("yaml", text)
     if use is not None:
-        yield "Run it" + (f" ({_text(use['note'])}):" if use["note"] else ":")
+        files = ", ".join(_code(name) for name in use["files"].values())
+        yield f"Run it, with each object in a file of its own, {files}" + (
+            f" ({_text(use['note'])}):" if use["note"] else ":"
+        )
         yield ""
         yield from _block("sh", "".join(f"{line}\n" for line in use["terminal"]))
         yield from _block("python", use["airflow"])

@@ -41,7 +41,7 @@ class JobResult:
         document: index of its document in the file, from 1.
         line: where it begins in the file, from 1.
         wrapper: kind of what it stands in (``Experiment``, ``Workflow``, ``List``), "" for a document of its own.
-        within: where in that it stands: ``spec.trialTemplate.trialSpec``.
+        within: what it stands in, for people: ``Katib Experiment digits``, ``ConfigMap jobs, train.yaml``.
         lines: lines in the file of paths in the job, as text: ``{"spec.runPolicy": 7}``.
         written: where the result was written, "" when it was not.
         trainjob_file: a file that holds this TrainJob and nothing else, "" when there is none.

@@ -84,11 +84,12 @@ def _loaded_kind(source: Source, node: ast.expr) -> str:
     for given in (*node.args, *(word.value for word in node.keywords)):
         value = source.value(given)
         kind = launcher_kind(value if isinstance(value, str) else str(value))
-        if kind or re.search(r"(pytorch[-_])?launcher", str(value)) is None:
-            if kind:
-                return kind
-            continue
-        return "PyTorchJob" if "pytorch" in str(value).lower() else "TFJob"
+        if kind:
+            return kind
+        # Katib's launcher, and others, are of no training job.
+        named = re.search(r"(?<![\w-])(?:(pytorch|tf|tfjob|pytorchjob)[-_])?launcher", str(value), re.I)
+        if named is not None:
+            return "PyTorchJob" if "pytorch" in str(value).lower() else "TFJob"
     return ""
 
 

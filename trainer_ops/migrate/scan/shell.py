@@ -25,6 +25,8 @@ _VERB: Final = re.compile(
     r"(?<![\w./-])(?:kubectl|oc|k)\s+((?:(?:-n|--namespace|--context)[ =]\S+\s+|-\S+\s+)*)([a-z]+)"
 )
 _FILE: Final = re.compile(r"(?:-f|--filename)[ =]?([^\s'\";&|]+\.(?:ya?ml|json))")
+# Of GitHub's workflows and of Jinja: one word, with or without the spaces in it.
+_EXPRESSION: Final = re.compile(r"\{\{.*?\}\}")
 _HEREDOC: Final = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n(.*?)\n[ \t]*\2[ \t]*(?=\n|$)", re.DOTALL)
 _NAMESPACE: Final = re.compile(r"(?<!\S)(?:-n|--namespace)[ =](\S+)")
 _LABEL: Final = re.compile(r"(?:-l|--selector)[ =]?(['\"]?)(\S*training\.kubeflow\.org/[^'\"\s]*)\1")
@@ -64,6 +66,7 @@ def heredocs(text: str) -> Iterator[str]:
 
 def job_name(command: str) -> str:
     """The name of the v1 job in a command, ``NAME`` when there is none that is seen."""
+    command = _EXPRESSION.sub(lambda found: "".join(found[0].split()), command)
     for found in _RESOURCE.finditer(command):
         if found[3]:
             return found[3].strip("'\"")

@@ -8,6 +8,7 @@ from typing import Any, Final
 from trainer_ops.migrate.findings import Finding, finding
 from trainer_ops.migrate.normalise import V1Job
 from trainer_ops.migrate.options import Options
+from trainer_ops.migrate.paths import leaves
 from trainer_ops.migrate.simulate.compare import Difference, compare
 from trainer_ops.migrate.simulate.named import extras, name
 from trainer_ops.migrate.simulate.runtimes import STOCK
@@ -51,7 +52,7 @@ def _unplayable(job: V1Job, trainjob: Mapping[str, Any], runtime: Mapping[str, A
     spec = trainjob["spec"]
     trainer = spec.get("trainer") or {}
     numbers = [*(role.replicas for role in job.roles), *(trainer.get(field) or 1 for field in _NUMBERS)]
-    if not all(isinstance(number, int) for number in numbers):
+    if not all(isinstance(number, int) for number in numbers) or _open_amounts(trainer):
         return "a placeholder stands where a number belongs"
     if sum(int(role.replicas) for role in job.roles) > MAX_PODS or trainer.get("numNodes", 0) > MAX_PODS:
         return f"more than {MAX_PODS} pods"
@@ -59,3 +60,9 @@ def _unplayable(job: V1Job, trainjob: Mapping[str, Any], runtime: Mapping[str, A
     if runtime is None and reference not in STOCK:
         return f"{reference} is no stock runtime, so its pods are not known here"
     return ""
+
+
+def _open_amounts(trainer: Mapping[str, Any]) -> bool:
+    """How many GPUs there are decides how many processes Trainer starts."""
+    amounts = leaves(trainer.get("resourcesPerNode"))
+    return any(isinstance(value, str) and value.lstrip().startswith(("$", "{{")) for _, value in amounts)
