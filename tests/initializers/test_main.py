@@ -150,6 +150,8 @@ def test_credentials_come_from_the_environment_and_go_nowhere(pod: Pod, monkeypa
 
 
 S3 = {"key": "k", "secret": "s"}
+GOOGLE = "GOOGLE_APPLICATION_CREDENTIALS"
+KEY = {"type": "service_account", "private_key": "SECRET"}
 
 
 @pytest.mark.parametrize(
@@ -170,12 +172,21 @@ S3 = {"key": "k", "secret": "s"}
         ),
         pytest.param("s3", {"REGION": "auto"}, "", {}, id="region-auto-is-none"),
         pytest.param("gs", {"AWS_ACCESS_KEY_ID": "k"}, "", {}, id="gs-finds-its-own"),
+        pytest.param("gs", {GOOGLE: "/etc/key.json"}, "", {}, id="gs-opens-a-key-file-itself"),
+        pytest.param("gs", {GOOGLE: f"{json.dumps(KEY)}\n"}, "", {"token": KEY}, id="the-content-of-a-key-file"),
         pytest.param("file", {"HF_TOKEN": "b"}, "", {}, id="file"),
     ],
 )
 def test_credentials(scheme: str, env: Mapping[str, str], token: str, options: Mapping[str, object]) -> None:
     found = credentials_from(env, scheme)
     assert (found.token, found.options) == (token, options)
+
+
+@pytest.mark.parametrize("text", ['{"type": "external_account", "x": "SECRET"}', '{"private_key": "SECRET', "{}"])
+def test_no_key_of_google(text: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"{GOOGLE}: it is no key of type service_account or") as caught:
+        credentials_from({GOOGLE: text}, "gs")
+    assert "SECRET" not in str(caught.value)
 
 
 def test_a_role_is_refused() -> None:

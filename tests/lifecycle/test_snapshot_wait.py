@@ -142,8 +142,16 @@ ABSENT: dict[str, tuple[SnapshotAsk, str, str]] = {
             "--from-literal=AWS_SECRET_ACCESS_KEY=…), or correct secret_ref"
         ),
     ),
-    "one whose keys nobody knows": (
+    "one with a file": (
         SnapshotAsk(uri="gs://b/x", secret_ref="s"),
+        'secret "s" not found',
+        (
+            "Create it (kubectl create secret generic s -n n --from-file=GOOGLE_APPLICATION_CREDENTIALS=…), "
+            "or correct secret_ref"
+        ),
+    ),
+    "one whose keys nobody knows": (
+        SnapshotAsk(uri="pvc://b/x", secret_ref="s"),
         'secret "s" not found',
         "Create it (kubectl create secret generic s -n n --from-literal=KEY=…), or correct secret_ref",
     ),
@@ -175,7 +183,7 @@ WHOSE: dict[str, tuple[SnapshotAsk, str, str]] = {
         "missing",
         "The Job was given no Secret: name one of namespace n with secret_ref",
     ),
-    "no Secret can help": (SnapshotAsk(uri="gs://b/x"), "missing", ""),
+    "no Secret can help": (SnapshotAsk(uri="pvc://b/x"), "missing", ""),
     "it is not them": (S3, "", ""),
 }
 

@@ -52,7 +52,8 @@ _NO_URL: Final = ("Invalid endpoint: ", "was not a valid URI")
 _ABSENT: Final = frozenset({"NoSuchKey", "NoSuchVersion", "404"})
 _KEYS: Final = {
     "s3": "Give key and secret (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, a Secret with those, or the connection).",
-    "gs": "Set GOOGLE_APPLICATION_CREDENTIALS to a key file, or give the pod's service account an identity.",
+    "gs": "Set GOOGLE_APPLICATION_CREDENTIALS to a key file or its content, or give the pod's service account an"
+    " identity.",
     "az": "Set AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or an identity.",
 }
 

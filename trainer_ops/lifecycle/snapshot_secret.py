@@ -16,8 +16,11 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
     "http": ("HTTP_TOKEN",),
     "https": ("HTTP_TOKEN",),
+    "gs": ("GOOGLE_APPLICATION_CREDENTIALS",),
     "az": ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"),
 }
+# Of which the value is the content of a file.
+_FILES: Final = ("GOOGLE_APPLICATION_CREDENTIALS",)
 
 
 def named(error: SnapshotError, ask: SnapshotAsk, namespace: str) -> SnapshotError:
@@ -45,8 +48,8 @@ def named(error: SnapshotError, ask: SnapshotAsk, namespace: str) -> SnapshotErr
 
 def how_to_make(secret: str, ask: SnapshotAsk, namespace: str) -> str:
     """The command that makes such a Secret."""
-    literals = "".join(f" --from-literal={key}=…" for key in _keys(ask) or ("KEY",))
-    return f"kubectl create secret generic {secret} -n {namespace}{literals}"
+    given = "".join(f" --from-{'file' if key in _FILES else 'literal'}={key}=…" for key in _keys(ask) or ("KEY",))
+    return f"kubectl create secret generic {secret} -n {namespace}{given}"
 
 
 def _keys(ask: SnapshotAsk) -> list[str]:
