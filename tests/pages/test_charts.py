@@ -119,6 +119,21 @@ def test_levels_that_differ_have_words_that_differ() -> None:
     assert levels == ["12847.1", "12847.2", "12847.3", "12847.4"]
 
 
+# The highest of a curve -> the words of its levels, none so long that its beginning is cut off beside the axis.
+LARGE = {
+    299e9: ["0", "1e11", "2e11", "3e11"],
+    3e6: ["0", "1000000", "2000000", "3000000"],
+    -6e7: ["-6e7", "-4e7", "-2e7", "0"],
+    1e-9: ["0", "5e-10", "1e-09"],
+}
+
+
+@pytest.mark.parametrize("highest", LARGE)
+def test_levels_fit_beside_the_axis(highest: float) -> None:
+    drawn = curve(1, Curve("tokens", ((0.0, 0.0), (60.0, highest))), 0, 60)
+    assert re.findall(r'text-anchor="end" class="tick">([^<]*)<', drawn)[:-1] == LARGE[highest]
+
+
 def test_per_cent_is_always_of_a_hundred() -> None:
     drawn = curve(1, Curve("progress, %", ((0.0, 3.0), (60.0, 20.0)), percent=True), 0, 60)
     assert re.findall(r'text-anchor="end" class="tick">([^<]*)<', drawn)[:3] == ["0", "50", "100"]

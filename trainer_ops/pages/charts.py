@@ -35,6 +35,7 @@ _NARROWEST = 0.4
 # A phone's chart is this wide; a word is drawn where it has room there too.
 _PHONE, _CHARACTER = 330, 7.0
 _STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+_LEVEL_CHARACTERS = 7  # what fits left of a curve's axis
 _MARKS = 40  # points of a curve that say their value under the pointer
 
 
@@ -129,10 +130,7 @@ class _Frame:
         return f"{self.bottom - (self.bottom - self.top) * share:.1f}"
 
     def grid(self) -> Iterator[Markup]:
-        words = [number_text(level) for level in self.levels]
-        if len(set(words)) < len(words):
-            words = [f"{level:.10g}" for level in self.levels]
-        for level, word in zip(self.levels, words, strict=True):
+        for level, word in zip(self.levels, _level_words(self.levels), strict=True):
             y = self.y(level)
             yield el("line", x1=self.left, x2=self.right, y1=y, y2=y, class_="grid")
             yield el("text", word, x=self.left - 5, y=y, dy="0.32em", text_anchor="end", class_="tick")
@@ -146,6 +144,15 @@ class _Frame:
     def point(self, at: float, value: float) -> Markup:
         tip = el("title", f"{number_text(value)} at {duration(at - self.start)}")
         return el("circle", tip, cx=self.x(at), cy=self.y(value), r="5", class_="point")
+
+
+def _level_words(levels: Sequence[float]) -> list[str]:
+    """Beside the axis, where a long number would lose its beginning: ``1e11`` then."""
+    words = [number_text(level) for level in levels]
+    if max(map(len, words)) > _LEVEL_CHARACTERS:
+        short = [f"{level:.3g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-") for level in levels]
+        words = short if len(set(short)) == len(levels) else words
+    return words if len(set(words)) == len(levels) else [f"{level:.10g}" for level in levels]
 
 
 def curve(number: int, data: Curve, start: float, end: float, restarts: Sequence[float] = ()) -> Markup:
