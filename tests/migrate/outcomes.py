@@ -63,6 +63,7 @@ OUTCOMES: Mapping[str, Outcome] = {
         then=("MPI-KEYMODE", "MPI-TRANSPORT"),
         rewritten=True,
     ),
+    "mpi-v1-intel": Outcome(refused=("MPI-IMPL", "MPI-TRANSPORT")),
     "mpi-v1-main-container": Outcome(
         refused=("MPI-TRANSPORT",),
         flags={"image_has_sshd": True},

@@ -134,10 +134,22 @@ def _can_be_done(draft: Draft, launcher: Role, worker: Role) -> bool:
         message = f"{draft.options.runtime} is a runtime of Flux, in which there is no launcher and no mpirun"
         draft.refuse("FLUX", (), message)
     if _by_exec(draft.job):
+        _intel(draft, launcher, worker)
         _transport(draft, worker)
     for role in (launcher, worker):
         mpi_command.elastic(draft, role)
     return not draft.refused
+
+
+def _intel(draft: Draft, *roles: Role) -> None:
+    """Training-operator is told no implementation: its variables are for Open MPI and Intel's at once."""
+    for role in roles:
+        for i, item in enumerate(role.container.get("env") or ()):
+            if str(item.get("name")).startswith("I_MPI_"):
+                message = f"Trainer's runtimes start Open MPI, and {item['name']} is for Intel's"
+                remedy = "Remove the variable if the image has Open MPI; else build one that has"
+                draft.refuse("MPI-IMPL", (*role.main_path, "env", i), message, remedy=remedy)
+                return
 
 
 def _transport(draft: Draft, worker: Role) -> None:
