@@ -26,6 +26,7 @@ _OWN_LABELS: Final = (
 )
 # Variables that Trainer sets and v1's operators did not; the code of v1 did not know them.
 _OWN_VARIABLES: Final = re.compile(r"(PET|JAX|DMLC|OMPI_MCA|PRTE_MCA)_\w+|TRAINJOB_NAME")
+_NUMBER: Final = re.compile(r"\d+")
 _PORTS: Final = re.compile(r"(?<=>):\d+")
 # Compared on their own, or not kept by the API server in a template.
 _COMPARED: Final = (
@@ -151,11 +152,23 @@ def _code(one: SimPod, other: SimPod, old: Say, new: Say) -> Iterator[Found]:
 
 def _argv(mine: SimContainer, its: SimContainer, old: Say, new: Say, topic: str) -> Iterator[Found]:
     before, after = [old(text) for text in mine.argv], [new(text) for text in its.argv]
-    if before != after:
+    ports = _ports(mine, its)
+    same = len(before) == len(after) and all(
+        one == other or _NUMBER.sub(lambda found: ports.get(found[0], found[0]), one) == other
+        for one, other in zip(before, after, strict=True)
+    )
+    if not same:
         yield topic, "argv", before, after
     elif bool(mine.command) != bool(its.command):
         # The image's entry point is in one of them only.
         yield topic, "entry point", list(mine.command), list(its.command)
+
+
+def _ports(mine: SimContainer, its: SimContainer) -> dict[str, str]:
+    """Old port -> new one, of variables in the command that Kubernetes fills in: they differ, and are told as those."""
+    words = " ".join([*(its.raw.get("command") or ()), *(its.raw.get("args") or ())])
+    both = [name for name in mine.env if name.endswith("_PORT") and name in its.env and f"$({name})" in words]
+    return {mine.env[name]: its.env[name] for name in both}
 
 
 def _environment(mine: SimContainer, its: SimContainer, old: Say, new: Say, topic: str) -> Iterator[Found]:
