@@ -77,6 +77,8 @@ def test_a_number_of_the_pipeline_inside_a_list_is_whole_again() -> None:
         pytest.param({"wait_timeout": 0}, "wait_timeout", id="no time"),
         pytest.param({"nodes": 2}, "nodes", id="unknown"),
         pytest.param({"env": ["A"]}, "env", id="a list of variables"),
+        pytest.param({"args": "--rounds 2"}, "args", id="a command line, not its words"),
+        pytest.param({"command": "python"}, "command", id="text is a sequence of letters"),
         pytest.param({"manifest": {"spec": {}}}, "runtime", id="manifest and runtime"),
         pytest.param({"runtime": ""}, "runtime", id="nothing"),
     ],

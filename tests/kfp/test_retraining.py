@@ -85,6 +85,13 @@ class TestSteps:
         cluster = decide_retraining(Task("x", {**given, "settings": {"rounds": "8"}}, {}))
         assert local["plan"] == cluster["plan"]
 
+    def test_null_is_left_out(self, registry: str, model: str, tmp_path: Path) -> None:
+        nothing = dict.fromkeys(("margin", "mode", "threshold", "keep", "copy", "note", "outcome", "metric"))
+        plan = decided(registry, settings={"a": 1}, snapshot=None, script_uri=None, force=None)["plan"]
+        made, _ = promoted(registry, plan, **{"model_uri": model, "metrics": {"accuracy": "0.9"}, **nothing})
+        assert made["promoted"] is True
+        assert Path(made["champion_uri"].removeprefix("file://")).is_relative_to(tmp_path / "champions")
+
     def test_the_plan_holds_no_null(self, registry: str) -> None:
         assert "null" not in json.dumps(decided(registry, settings={"a": 1})["plan"])
 
@@ -96,6 +103,10 @@ class TestSteps:
             pytest.param({"outcome": {"metrics": {"accuracy": 1}}}, "one of outcome and metrics", id="measured twice"),
             pytest.param({"metric": "f1"}, "f1", id="no such metric"),
             pytest.param({"mode": "best"}, "neither max nor min", id="mode"),
+            pytest.param({"margin": "some"}, "margin: 'some' is not a number", id="margin"),
+            pytest.param({"keep": 0.0}, "keep: 0 is not at least 1", id="keep"),
+            pytest.param({"note": "text"}, "note: 'text' is no mapping", id="note"),
+            pytest.param({"metrics": "0.9"}, "metrics: '0.9' is no mapping", id="metrics"),
             pytest.param({"plan": {"train": True}}, "plan: is none", id="plan"),
             pytest.param({"registry": ""}, "registry: is empty", id="registry"),
         ],
@@ -111,6 +122,7 @@ class TestSteps:
         [
             pytest.param({}, "neither snapshot nor script_uri nor settings", id="nothing"),
             pytest.param({"snapshot": {"uri": "x"}}, "is no snapshot", id="no snapshot"),
+            pytest.param({"settings": "rounds"}, "settings: 'rounds' is no mapping", id="settings"),
             pytest.param({"script_uri": "/no/such.py"}, "script_uri: /no/such.py cannot be read", id="no script"),
         ],
     )

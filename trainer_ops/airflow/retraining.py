@@ -182,7 +182,7 @@ class PromoteModelOperator(_OfRegistry):
         return done.to_json()
 
     def _conclude(self) -> Conclusion:
-        from trainer_ops.lifecycle.retraining import Plan, conclude
+        from trainer_ops.lifecycle.retraining import Plan, conclude, mapping_of
 
         try:
             plan = Plan.from_json(self.plan)
@@ -192,13 +192,13 @@ class PromoteModelOperator(_OfRegistry):
             self._open(_truth("copy", self.copy)),
             plan,
             model_uri=self.model_uri,
-            metrics=_mapping("metrics", self.metrics),
+            metrics=mapping_of("metrics", self.metrics),
             metric=self.metric,
             margin=self.margin,
             mode=self.mode,
             threshold=self.threshold,
             keep=self.keep,
-            note=_mapping("note", self.note),
+            note=mapping_of("note", self.note),
         )
 
     def _describe(self, context: Mapping[str, Any], done: Conclusion) -> None:
@@ -221,9 +221,3 @@ def _truth(field: str, given: bool | str | None) -> bool:
     if found is None:
         raise InvalidRequest(field, f"{given!r} is neither true nor false", "Correct it, or the template it came from")
     return found
-
-
-def _mapping(field: str, given: Any) -> Mapping[str, Any]:
-    if given is not None and not isinstance(given, Mapping):
-        raise InvalidRequest(field, f"{given!r} is no mapping"[:200], "Give the XCom whole, or a mapping of plain data")
-    return given or {}

@@ -50,9 +50,9 @@ def fields_from(inputs: Mapping[str, Any], *, spoiled: Collection[str] = ()) -> 
         if not _given(name, value):
             continue
         fields[_RENAMED.get(name, name)] = _whole_number(name, value) if name in _NUMBERS else plain(value, spoiled)
-    for name in ("command", "args", "packages"):
+    for name in ("command", "args", "packages", "names"):
         if name in fields:
-            fields[name] = [_text(item) for item in fields[name]]
+            fields[name] = [_text(item) for item in _listed(name, fields[name])]
     if "manifest" in fields and "runtime" in fields:
         raise InvalidRequest("runtime", "manifest already names its runtime", "Leave runtime out")
     return fields
@@ -99,6 +99,13 @@ def spoiled_numbers(channels: Mapping[str, Any]) -> frozenset[str]:
         channels: the pipeline's values that went into this task's inputs.
     """
     return frozenset(str(value) for value in channels.values() if isinstance(value, float) and value.is_integer())
+
+
+def _listed(name: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        # Text is a sequence too, of letters.
+        raise InvalidRequest(name, f"{value!r} is no list"[:200], "Give a list of texts")
+    return value
 
 
 def _text(item: Any) -> str:

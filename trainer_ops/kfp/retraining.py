@@ -17,7 +17,7 @@ from trainer_ops.kfp.ending import without_null
 from trainer_ops.kfp.inputs import plain, spoiled_numbers
 from trainer_ops.kfp.task import Task
 from trainer_ops.lifecycle.champion import Registry, open_registry
-from trainer_ops.lifecycle.retraining import Conclusion, Plan, conclude, decide_from
+from trainer_ops.lifecycle.retraining import Conclusion, Plan, conclude, decide_from, mapping_of
 from trainer_ops.lifecycle.webhook import post_text
 
 __all__ = ["decide_retraining", "promote_model"]
@@ -62,11 +62,11 @@ def promote_model(task: Task) -> Mapping[str, Any]:
         model_uri=str(given.get("model_uri") or ""),
         metrics=_metrics(given),
         metric=str(given.get("metric") or "accuracy"),
-        margin=float(given.get("margin") or 0.0),
-        mode=_mode(given),
-        threshold=None if given.get("threshold") is None else float(given["threshold"]),
-        keep=int(given.get("keep", 5)),
-        note=given.get("note") or {},
+        margin=given.get("margin") or 0.0,
+        mode=given.get("mode") or "max",
+        threshold=given.get("threshold"),
+        keep=_default(given, "keep", 5),
+        note=mapping_of("note", given.get("note")),
     )
     _describe(task, done)
     _tell(done.text)
@@ -79,23 +79,22 @@ def promote_model(task: Task) -> Mapping[str, Any]:
 
 
 def _registry(given: Mapping[str, Any]) -> Registry:
-    return open_registry(str(given.get("registry") or ""), copy=bool(given.get("copy", True)))
+    return open_registry(str(given.get("registry") or ""), copy=bool(_default(given, "copy", True)))
+
+
+def _default(given: Mapping[str, Any], name: str, value: Any) -> Any:
+    """Null stands for "left out"."""
+    found = given.get(name)
+    return value if found is None else found
 
 
 def _metrics(given: Mapping[str, Any]) -> Mapping[str, float | str]:
     """What the evaluation measured: given by itself, or in its outcome."""
-    outcome, metrics = given.get("outcome") or {}, given.get("metrics") or {}
+    outcome, metrics = (mapping_of(name, given.get(name)) for name in ("outcome", "metrics"))
     if bool(outcome) == bool(metrics):
         raise InvalidRequest("outcome", "one of outcome and metrics says what was measured", "Give one of them")
     found: Mapping[str, float | str] = metrics or outcome.get("metrics") or {}
     return found
-
-
-def _mode(given: Mapping[str, Any]) -> Any:
-    mode = given.get("mode") or "max"
-    if mode not in ("max", "min"):
-        raise InvalidRequest("mode", f'"{mode}" is neither max nor min', "Give max where more is better, else min")
-    return mode
 
 
 def _describe(task: Task, done: Conclusion) -> None:

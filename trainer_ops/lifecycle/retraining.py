@@ -20,7 +20,7 @@ from trainer_ops.lifecycle.fingerprint import Part, fingerprint
 from trainer_ops.model.champion import Candidate, Champion, ChampionChanged, Mode, Verdict, better, kept_number
 from trainer_ops.model.snapshot import Snapshot
 
-__all__ = ["CHAMPION_PREFIX", "Conclusion", "Plan", "conclude", "decide", "decide_from"]
+__all__ = ["CHAMPION_PREFIX", "Conclusion", "Plan", "conclude", "decide", "decide_from", "mapping_of"]
 
 CHAMPION_PREFIX: Final = "champion_"
 # Others may promote while this one compares; each time it compares anew.
@@ -157,11 +157,22 @@ def decide_from(
             file.write_bytes(fetch_text(script, field=script_field).encode())
             parts.append(file)
         if settings:
-            parts.append(settings)
+            parts.append(mapping_of("settings", settings))
         if not parts:
             reason = f"neither snapshot nor {script_field} nor settings are given"
             raise InvalidRequest("snapshot", reason, "Say what the model is made from")
         return decide(registry, *parts, force=force)
+
+
+def mapping_of(field: str, given: Any) -> Mapping[str, Any]:
+    """What a front end was given for a mapping; {} for None.
+
+    Raises:
+        InvalidRequest: it is something else, such as text of a template that failed.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidRequest(field, f"{given!r} is no mapping"[:200], "Give plain data: a mapping, whole")
+    return given or {}
 
 
 def _snapshot(given: Snapshot | Mapping[str, Any]) -> Snapshot:
