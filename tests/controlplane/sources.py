@@ -28,6 +28,8 @@ __all__ = ["BIG", "FILES", "HUB_TOKEN", "WEB_TOKEN"]
 BIG = random.Random(17).randbytes(300_000)
 FILES = {"train.csv": b"1\n2\n3\n", "deep/big.bin": BIG}
 BUCKET = "digits"
+# An empty one, to keep snapshots in.
+KEPT = "kept"
 HUB_TOKEN, WEB_TOKEN = "hf_letmein0123456789", "web-letmein-0123456789"
 # The first answer with the big file ends here.
 CUT = 120_000
@@ -107,13 +109,14 @@ def _signed_by(question: Question, secrets: Mapping[str, str]) -> bool:
 
 
 def serve_s3(address: str, log: Log) -> dict[str, str]:
-    """S3 with one bucket and one user; what a pod's environment needs."""
+    """S3 with two buckets and one user; what a pod's environment needs."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 
     inside = S3Server()
     objects = {f"/{BUCKET}/set/{path}": data for path, data in FILES.items()}
     inside.bucket(BUCKET, {path.removeprefix(f"/{BUCKET}/"): data for path, data in objects.items()})
+    inside.bucket(KEPT, {})
     iam = inside.client("iam")
     iam.create_user(UserName="reader")
     iam.put_user_policy(UserName="reader", PolicyName="read", PolicyDocument=_POLICY)

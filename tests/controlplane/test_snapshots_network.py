@@ -15,7 +15,7 @@ import trainer_ops
 from tests.controlplane.api import path_of
 from tests.controlplane.fixtures import Cluster, unused_name
 from tests.controlplane.plane import wait_until
-from tests.controlplane.sources import BIG, CUT, FILES
+from tests.controlplane.sources import BIG, CUT, FILES, KEPT
 from tests.controlplane.trainings import IMAGE, Heard, target_of
 from trainer_ops.backends.kubernetes.hub import end_idle
 from trainer_ops.cli import main
@@ -198,6 +198,24 @@ def test_a_training_reads_them(town: Town, made: dict[str, Snapshot]) -> None:
     )
     assert outcome.succeeded, f"{outcome.diagnosis}\n{heard.text()}"
     assert outcome.metrics == {"total": 6.0, "bytes": float(len(BIG))}
+
+
+def test_a_store_in_object_storage(
+    town: Town, made: dict[str, Snapshot], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The source's token is one key of another Secret; a store wants no claim."""
+    token = {"HTTP_TOKEN": {"secretKeyRef": {"name": "web", "key": "HTTP_TOKEN"}}}
+    asked = {**town.asks["web"], "to": f"s3://{KEPT}/team", "storage": None, "secret_ref": "aws"}
+    kept = town.take({**asked, "env": {**town.endpoint, **token}})
+    assert kept.location == f"s3://{KEPT}/team/{made['web'].key}/data"
+    assert (kept.digest, kept.hit) == (made["web"].digest, False)
+    monkeypatch.setenv("TRAINER_OPS_TARGET", town.target)
+    endpoint = f"AWS_ENDPOINT_URL={town.endpoint['AWS_ENDPOINT_URL']}"
+    assert (
+        main(["snapshots", "list", "--to", f"s3://{KEPT}/team", "--secret", "aws", "-e", endpoint, "-o", "json"]) == 0
+    )
+    (row,) = json.loads(capsys.readouterr().out)["snapshots"]
+    assert (row["key"], row["location"], row["bytes"]) == (kept.key, kept.location, len(BIG))
 
 
 GIVEN = "The Job was given Secret {0} of namespace {1}"

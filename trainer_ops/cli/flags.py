@@ -180,6 +180,10 @@ class StoreFlags:
     secret: Annotated[
         str | None, typer.Option("--secret", metavar="NAME", help="Secret for object storage, on a cluster.")
     ] = None
+    env: Annotated[
+        Texts,
+        typer.Option("--env", "-e", metavar="K=V", help="Variable for what looks, repeatable; no secrets."),
+    ] = None
     image: Annotated[
         str | None, typer.Option("--image", metavar="IMAGE", help="Container image that looks, on a cluster.")
     ] = None

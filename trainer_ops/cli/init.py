@@ -42,7 +42,8 @@ def dataset(
     trainer-ops init dataset s3://bucket/digits --include '*.parquet' --to pvc://data --storage 20Gi
 
     On this machine it is a folder; on a cluster a Job writes it to a claim. A broken download goes on where it
-    stopped. Credentials: HF_TOKEN and AWS_* of the environment here, --secret on a cluster.
+    stopped. Credentials: HF_TOKEN and AWS_* of the environment here; on a cluster a Secret with keys of these names
+    (--secret), and --env AWS_ENDPOINT_URL=http://minio:9000 where it is not Amazon.
     """
     return _init(ctx, "dataset", source, where, output, quiet)
 

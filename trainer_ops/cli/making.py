@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from trainer_ops.cli.fetchview import block, made, short
 from trainer_ops.cli.flags import SourceFlags
 from trainer_ops.cli.screen import Screen, put_json
 from trainer_ops.cli.snapshotview import KEY_SHOWN
+from trainer_ops.cli.stepenv import step_env
 from trainer_ops.errors import InvalidRequest, TrainerOpsError
 from trainer_ops.lifecycle.clock import Clock
 from trainer_ops.model.times import duration
@@ -24,7 +25,7 @@ from trainer_ops.model.times import duration
 if TYPE_CHECKING:
     from trainer_ops.model.snapshot import Snapshot, SnapshotKind
 
-__all__ = ["Making", "in_flags"]
+__all__ = ["Making", "as_typed", "in_flags"]
 
 # A parameter of a snapshot under the name that a person typed it by.
 _FLAG_OF = {
@@ -78,7 +79,7 @@ class Making:
     def _take(self, kind: SnapshotKind, source: SourceFlags, view: Fetching) -> Snapshot:
         from trainer_ops.lifecycle.snapshots import take_snapshot
 
-        env = self._env(source)
+        env = step_env(source.env, self.backend)
         with interrupts(), view:
             return take_snapshot(
                 self.backend,
@@ -99,21 +100,6 @@ class Making:
                 clock=self.clock,
                 listener=view,
             )
-
-    def _env(self, source: SourceFlags) -> dict[str, str]:
-        from trainer_ops.cli.inputs import pairs
-        from trainer_ops.cli.session import SECRET
-        from trainer_ops.lifecycle.snapshots import made_here
-
-        env = pairs(source.env, "--env", environ=os.environ)
-        secret = next((name for name in env if SECRET.search(name)), None)
-        if secret is not None and not made_here(self.backend):
-            raise InvalidRequest(
-                "--env",
-                f"{secret} would stand readable in the Job",
-                f"kubectl create secret generic NAME --from-literal={secret}=…, and give --secret NAME",
-            )
-        return env
 
     def _made(self, snapshot: Snapshot, source: SourceFlags, view: Fetching) -> None:
         took = self.clock.now() - view.progress.began
@@ -161,6 +147,20 @@ def in_flags(error: InvalidRequest) -> InvalidRequest:
     if head not in _FLAG_OF:
         return error
     return InvalidRequest(_FLAG_OF[head] + dot + rest, _in_flags(error.reason), _in_flags(error.remedy))
+
+
+@contextmanager
+def as_typed() -> Iterator[None]:
+    """Errors of what is done meanwhile name flags, not parameters."""
+    from trainer_ops.initializers.provider import SnapshotError
+
+    try:
+        yield
+    except InvalidRequest as error:
+        raise in_flags(error) from error
+    except SnapshotError as error:
+        told, remedy = _in_flags(error.message), _in_flags(error.remedy)
+        raise SnapshotError(told, remedy=remedy, transient=error.transient, credentials=error.credentials) from error
 
 
 def _in_flags(text: str) -> str:

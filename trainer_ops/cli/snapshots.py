@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +10,6 @@ from trainer_ops.cli.flags import StoreFlags, spread
 
 if TYPE_CHECKING:
     from trainer_ops.backends.base import Backend
-    from trainer_ops.initializers.manifest import Manifest
 
 __all__ = ["app"]
 
@@ -38,14 +37,16 @@ def list_(
 
     On a cluster a Job looks, because only a pod can.
     """
+    from trainer_ops.cli.making import as_typed
     from trainer_ops.cli.screen import Screen, put_json
     from trainer_ops.cli.snapshotview import snapshots_table, to_json
     from trainer_ops.cli.stored import location_of
     from trainer_ops.cli.target import clock, opened
+    from trainer_ops.lifecycle.snapshot_store import list_snapshots
 
     screen = Screen(output, allowed=("text", "wide", "json"))
-    with opened(where.target) as backend:
-        rows = _rows(backend, where)
+    with opened(where.target) as backend, as_typed():
+        rows = list(reversed(list_snapshots(backend, **_at(backend, where))))
         locations = [location_of(backend, where.to, one.key) for one in rows]
         store = where.to or backend.target
     if screen.json:
@@ -71,21 +72,21 @@ def verify(
     Exit code 1 when one is damaged; init with --refresh makes it anew.
     """
     from trainer_ops.cli.data import pick_key
+    from trainer_ops.cli.making import as_typed
     from trainer_ops.cli.screen import Screen, put_json
     from trainer_ops.cli.snapshotview import to_json, verified_lines
-    from trainer_ops.cli.target import clock, opened
+    from trainer_ops.cli.target import opened
     from trainer_ops.initializers.manifest import Manifest
-    from trainer_ops.lifecycle.snapshot_store import broken_snapshots, verify_snapshot
+    from trainer_ops.lifecycle.snapshot_store import broken_snapshots, list_snapshots, verify_snapshot
 
     screen = Screen(output)
     checked: list[dict[str, object]] = []
-    with opened(where.target) as backend:
-        there = {one.key: one for one in _rows(backend, where)}
+    with opened(where.target) as backend, as_typed():
+        at = _at(backend, where)
+        there = {one.key: one for one in reversed(list_snapshots(backend, **at))}
         there |= {name: Manifest(name, "", "") for name in broken_snapshots(backend, to=where.to)}
         for name in dict.fromkeys(pick_key(start, list(there), "KEY") for start in key) if key else there:
-            problems = verify_snapshot(
-                backend, name, to=where.to, secret_ref=where.secret, image=where.image, clock=clock()
-            )
+            problems = verify_snapshot(backend, name, **at)
             checked.append({**to_json(there[name]), "problems": list(problems)})
             if not screen.json:
                 screen.say(*verified_lines(there[name], problems, screen.signs))
@@ -113,6 +114,7 @@ def gc(
     --keep, with both those that both let go. What a training of this target reads now stays.
     """
     from trainer_ops.cli.durations import seconds
+    from trainer_ops.cli.making import as_typed
     from trainer_ops.cli.screen import Screen, put_json
     from trainer_ops.cli.snapshotview import freed_lines, freed_to_json
     from trainer_ops.cli.target import clock, opened
@@ -121,19 +123,9 @@ def gc(
 
     screen = Screen(output)
     age = seconds(older_than, "--older-than")
-    with opened(where.target) as backend:
+    with opened(where.target) as backend, as_typed():
         used = keys_in_use(backend, now=clock().now())
-        freed = gc_snapshots(
-            backend,
-            to=where.to,
-            keep=used,
-            keep_last=keep,
-            older_than=age,
-            dry_run=dry_run,
-            secret_ref=where.secret,
-            image=where.image,
-            clock=clock(),
-        )
+        freed = gc_snapshots(backend, keep=used, keep_last=keep, older_than=age, dry_run=dry_run, **_at(backend, where))
     if screen.json:
         put_json(freed_to_json(freed, dry_run=dry_run))
         return 0
@@ -148,10 +140,10 @@ app.command("verify")(spread(verify))
 app.command("gc")(spread(gc))
 
 
-def _rows(backend: Backend, where: StoreFlags) -> list[Manifest]:
-    """Newest first."""
+def _at(backend: Backend, where: StoreFlags) -> dict[str, Any]:
+    """Which store, and how it is reached."""
+    from trainer_ops.cli.stepenv import step_env
     from trainer_ops.cli.target import clock
-    from trainer_ops.lifecycle.snapshot_store import list_snapshots
 
-    found = list_snapshots(backend, to=where.to, secret_ref=where.secret, image=where.image, clock=clock())
-    return list(reversed(found))
+    env = step_env(where.env, backend)
+    return {"to": where.to, "secret_ref": where.secret, "env": env, "image": where.image, "clock": clock()}
