@@ -82,13 +82,13 @@ class Standalone:
         self._token = self.get("/auth/token", token=False)["access_token"]
         return self
 
-    def spawn(self, component: str) -> None:
-        """Start one component."""
+    def spawn(self, component: str, **env: str) -> None:
+        """Start one component, with what is more in its environment."""
         output = (self.home / f"{component}.out").open("ab")
         self._outputs.append(output)
         self._processes[component] = subprocess.Popen(
             [sys.executable, "-m", "airflow", component],
-            env=self.env,
+            env={**self.env, **env},
             cwd=self.home,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -147,6 +147,24 @@ class Standalone:
                 return None
 
         return until(start, timeout, f"there is no DAG {dag_id}", alive=self.check)
+
+    def pause(self, dag_id: str, paused: bool = True, timeout: float = 90.0) -> None:
+        """What a user does in the UI, as soon as the DAG is known."""
+
+        def patch() -> Any:
+            try:
+                return self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": paused})
+            except HTTPError as exc:
+                if exc.code != 404:
+                    raise
+                return None
+
+        until(patch, timeout, f"there is no DAG {dag_id}", alive=self.check)
+
+    def runs(self, dag_id: str) -> list[str]:
+        """The run_ids of a DAG, oldest first."""
+        found = self.get(f"/api/v2/dags/{dag_id}/dagRuns?limit=100&order_by=run_after")["dag_runs"]
+        return [str(run["dag_run_id"]) for run in found]
 
     def task(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
         """A task instance."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,11 +39,13 @@ class Triggerer:
     Attributes:
         database: the events that are stored, by watcher.
         states: what the watchers' assets keep.
+        at: when each was told last.
         stores: False: events get lost on the way to the database.
     """
 
     database: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     states: dict[str, dict[str, str]] = field(default_factory=dict)
+    at: dict[str, float] = field(default_factory=dict)
     stores: bool = True
 
     def run(self, until: Callable[[], bool], clock: VirtualClock, **watchers: Any) -> None:
@@ -61,7 +64,7 @@ class Triggerer:
             path, kwargs = trigger.serialize()
             again = import_string(path)(**json.loads(json.dumps(kwargs)))
             again.asset_state_store = AssetStateStore(self.states.setdefault(name, {}))
-            tasks.append(asyncio.create_task(self._watch(manager, number, name, again)))
+            tasks.append(asyncio.create_task(self._watch(manager, number, name, again, clock)))
         deadline = clock.now() + 10_000
         while not until():
             for task in tasks:
@@ -76,12 +79,13 @@ class Triggerer:
         await asyncio.gather(*tasks, return_exceptions=True)
         await manager.stop_all()
 
-    async def _watch(self, manager: Any, number: int, name: str, trigger: Any) -> None:
+    async def _watch(self, manager: Any, number: int, name: str, trigger: Any, clock: VirtualClock) -> None:
         key = trigger.shared_stream_key()
         stream = manager.subscribe(trigger_id=number, trigger=trigger, key=key)
         try:
             async for event in trigger.filter_shared_stream(stream):
                 seq = manager.bind_pending_event(trigger_id=number, key=key)
+                self.at[event.payload["name"]] = clock.now()
                 if self.stores:
                     self.database.setdefault(name, []).append(json.loads(json.dumps(event.payload)))
                     manager.confirm_persisted([seq])
@@ -192,8 +196,31 @@ def test_many_at_once_are_told_in_turns(triggerer: Triggerer, create: Any, virtu
     for number in range(180):
         create(f"good-{number:03}", seconds=5)
     triggerer.run(lambda: len(triggerer.names()) >= 180, virtual_clock, all=watcher())
+    assert triggerer.at["good-179"] - triggerer.at["good-000"] < 10
     triggerer.run(lambda: True, virtual_clock, all=watcher())
     assert triggerer.names() == [f"good-{number:03}" for number in range(180)]
+
+
+@pytest.mark.parametrize(
+    ("ends", "pauses"),
+    [
+        pytest.param([5, 5, 5, 5], [0, 0, 5], id="several at once: the last waits for the run of the others"),
+        pytest.param([5, 6], [5], id="soon after another"),
+        pytest.param([5, 6, 7], [2, 5], id="soon after others: the last one waits, for those before it too"),
+        pytest.param([5, 30], [25], id="long after another"),
+        pytest.param([5, 5, -5], [5], id="what is not told is no last one"),
+    ],
+)
+def test_the_last_one_is_told_when_a_run_can_be_made_for_it(
+    ends: list[int], pauses: list[int], triggerer: Triggerer, create: Any, virtual_clock: VirtualClock
+) -> None:
+    for number, end in enumerate(ends):
+        create(f"good-{number}", seconds=abs(end), accuracy=0.9 if end > 0 else 0.1)
+    told = len(pauses) + 1
+    chosen = watcher(metric="accuracy", at_least=0.5)
+    triggerer.run(lambda: len(triggerer.names()) == told, virtual_clock, all=chosen)
+    times = [triggerer.at[f"good-{number}"] for number in range(told)]
+    assert [later - earlier for earlier, later in itertools.pairwise(times)] == pytest.approx(pauses, abs=1)
 
 
 def test_what_was_not_stored_is_told_again(triggerer: Triggerer, create: Any, virtual_clock: VirtualClock) -> None:
@@ -277,10 +304,10 @@ class TestWithoutSharedStreams:
             await asyncio.gather(listening, return_exceptions=True)
             return told
 
-        uids = [create(f"good-{number}", seconds=20 * (number + 1), team="a") for number in range(4)]
+        uids = [create(f"good-{number}", seconds=1000 * (number + 1), team="a") for number in range(4)]
         assert asyncio.run(tell(2)) == ["good-0", "good-1"]
         assert [name for name in kept if name.startswith("trainer_ops_events_")] == list(kept)
-        virtual_clock.advance(100)
+        virtual_clock.advance(5000)
         uids = uids[2:]
         assert asyncio.run(tell(2)) == ["good-2", "good-3"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,9 @@ __all__ = ["TrainJobEventTrigger"]
 _BATCH = 50
 # Where Airflow does not say when an event is in its database: it is there after so many seconds.
 _STORED_SECONDS = 5.0
+# After so many seconds a scheduler has made the run for what was told. What comes before that starts none, and waits
+# for the next event (apache/airflow#54659, seen in 3.3.2).
+_RUN_SECONDS = 5.0
 
 
 class TrainJobEventTrigger(BaseEventTrigger):  # type: ignore[misc]  # Airflow is Any to mypy
@@ -42,6 +45,10 @@ class TrainJobEventTrigger(BaseEventTrigger):  # type: ignore[misc]  # Airflow i
     the event is in its database. So no stop, restart or crash loses one; only what was told in the last second or two
     before a crash, at most 50, comes again then, with the uid it had. Before Airflow 3.3 it is kept in an Airflow
     Variable (``trainer_ops_events_…``), five seconds after the event.
+
+    Of several that end within five seconds the last is told five seconds after the others: until then Airflow (seen in
+    3.3.2) may be about to make the run for those, and would start none for it. So a run may be for several: read all
+    of ``triggering_asset_events[trained]``.
 
     Any number of watchers on one target share one look at it, and one watch per kind with all other waits.
 
@@ -119,23 +126,18 @@ class TrainJobEventTrigger(BaseEventTrigger):  # type: ignore[misc]  # Airflow i
         """This watcher's events."""
         from trainer_ops.airflow.reported import Reported, store_of
 
-        reported = Reported(store_of(self))
+        reported, quiet_from = Reported(store_of(self)), 0.0
         try:
             async for look in shared_stream:
                 await reported.begin(look, backlog=self.backlog)
                 chosen = [ended for ended in look.ended if ended not in reported.told and self._is_meant(ended)]
-                room = max(0, _BATCH - reported.unstored)
-                look.unfinished = look.unfinished or len(chosen) > room
-                payloads = await asyncio.gather(*(self._payload(look, ended) for ended in chosen[:room]))
-                told = []
-                for ended, payload in zip(chosen, payloads, strict=False):
-                    if payload is None:
-                        look.unfinished = True
-                        break
-                    told.append(ended)
-                    if self._is_good(payload):
-                        yield TriggerEvent(payload)
-                reported.told_of(look, told)
+                quiet = self.clock().now() >= quiet_from
+                ready = await self._ready(look, chosen[: max(0, _BATCH - reported.unstored)], quiet=quiet)
+                look.unfinished = look.unfinished or len(ready) < len(chosen)
+                for payload in filter(self._is_good, ready):
+                    yield TriggerEvent(payload)
+                    quiet_from = self.clock().now() + _RUN_SECONDS
+                reported.told_of(look, chosen[: len(ready)])
         finally:
             await reported.close()
 
@@ -172,6 +174,20 @@ class TrainJobEventTrigger(BaseEventTrigger):  # type: ignore[misc]  # Airflow i
 
         until = _until(self.state, self.metric, self.at_least, self.at_most)
         return until.judge(Phase(payload["phase"]), payload["metrics"]) is Answer.MET
+
+    async def _ready(self, look: Look, chosen: Sequence[Ended], *, quiet: bool) -> list[dict[str, Any]]:
+        """What is told now of these, the first ones; the last event of several, or too soon after others, is not."""
+        if len(chosen) == 1 and not quiet:
+            return []
+        payloads = await asyncio.gather(*(self._payload(look, ended) for ended in chosen))
+        ready: list[dict[str, Any]] = []
+        for payload in payloads:
+            if payload is None:
+                break
+            ready.append(payload)
+        good = [number for number, payload in enumerate(ready) if self._is_good(payload)]
+        holds = bool(good) and (len(good) > 1 or not quiet)
+        return ready[: good[-1]] if holds else ready
 
     async def _payload(self, look: Look, ended: Ended) -> dict[str, Any] | None:
         """What is told of a training; None when the target does not say it now."""

@@ -89,8 +89,8 @@ async def looks(backend: Backend, *, clock: Clock, note: Callable[[str], object]
         note: told when the target does not answer, and when it does again; it is asked until it does.
     """
     watch = backend.watch_all()
-    shown: frozenset[str] | None = None
-    due, pause = 0.0, 0.0
+    last, shown = Look(backend, (), frozenset(), unfinished=True), frozenset[str]()
+    due, pause, rest = 0.0, 0.0, _REST
     try:
         while True:
             try:
@@ -105,14 +105,15 @@ async def looks(backend: Backend, *, clock: Clock, note: Callable[[str], object]
                 note(f"{backend.target} answers again")
                 pause = 0.0
             uids = frozenset(ended.job.uid for ended in look.ended)
-            if uids != shown or clock.now() >= due:
-                shown, due = uids, clock.now() + _LOOK
+            if uids != shown or clock.now() >= due or last.unfinished:
+                last, shown, due, rest = look, uids, clock.now() + _LOOK, _REST
                 yield look
-                if look.unfinished:
-                    shown = None
             await clock.asleep(_REST)
-            if shown is not None:
-                await clock.asleep(max(0.0, due - clock.now()), watch)
+            if not last.unfinished:
+                left = max(0.0, due - clock.now())
+                # Who hears of it takes a while to tell it, and may find only then that it is not all of it for now.
+                await clock.asleep(left if last.stored.is_set() else min(left, rest), watch)
+                rest *= 2
     finally:
         watch.close()
 
