@@ -192,3 +192,29 @@ def test_what_trainer_would_refuse_is_not_written(tmp_path: Path) -> None:
     (told,) = [one for one in done.result.jobs[0].converted.findings if one.severity == "refused"]
     assert told.code == "ADMISSION"
     assert told.v2_path.startswith("trainjob:spec.trainer.resourcesPerNode")
+
+
+OPEN = {
+    "an image": ("'a/b:v1'", "'${REGISTRY}/b:$TAG'"),
+    "an image of an example": ("'a/b:v1'", "gcr.io/<your_project>/b:1"),
+    "an amount": ("{cpu: 1}", "{cpu: $CPUS}"),
+    "an amount of a resource with a slash": ("requests: {cpu: 1}", "limits: {nvidia.com/gpu: $GPUS}"),
+    "part of an amount": ("{cpu: 1}", "{memory: '${GIB}Gi'}"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), OPEN.values(), ids=OPEN.keys())
+def test_what_is_filled_in_later_is_not_refused_for_what_it_is_now(old: str, new: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB.replace(old, new))
+    (done,) = migrate_paths([str(path)], Options(allow_placeholders=True))
+    assert [one.code for one in done.result.jobs[0].converted.findings if one.severity == "refused"] == []
+    assert done.migrated.changed
+
+
+def test_what_kubernetes_does_not_fill_in_is_refused(tmp_path: Path) -> None:
+    """$(NAME) is replaced in commands and variables of a container, and in its image it is not."""
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB.replace("a/b:v1", "$(REGISTRY)/b:v1"))
+    (done,) = migrate_paths([str(path)], Options(allow_placeholders=True))
+    assert [one.code for one in done.result.jobs[0].converted.findings if one.severity == "refused"] == ["ADMISSION"]

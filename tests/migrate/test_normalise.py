@@ -8,6 +8,7 @@ import pytest
 
 from tests.migrate.checked import checked, codes, fates, pytorch
 from trainer_ops.migrate.convert import convert
+from trainer_ops.migrate.files import migrate, read_source
 from trainer_ops.migrate.options import Options
 
 CONTAINER = {"command": ["torchrun", "train.py"], "resources": {"limits": {"nvidia.com/gpu": 1}}}
@@ -66,3 +67,27 @@ def test_an_amount_that_is_not_known_yet(amount: str) -> None:
     assert done.trainjob is not None
     assert done.trainjob["spec"]["trainer"]["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": amount}}
     assert "NOT-PLAYED" in codes(done)
+
+
+NOT_SERVED = {
+    "a version of the beginnings": ("v1alpha2", "MPIJob", "kubeflow.org/v1 or kubeflow.org/v2beta1"),
+    "a beta": ("v1beta2", "TFJob", "kubeflow.org/v1 first"),
+    "a version of another kind": ("v2beta1", "PyTorchJob", "kubeflow.org/v1 first"),
+    "a kind that is gone": ("v1", "MXJob", "another framework"),
+}
+
+
+@pytest.mark.parametrize(("version", "kind", "remedy"), NOT_SERVED.values(), ids=NOT_SERVED.keys())
+def test_what_no_operator_serves_is_refused_and_not_passed_over(version: str, kind: str, remedy: str) -> None:
+    text = f"apiVersion: kubeflow.org/{version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{x: 1}}\n"
+    made = migrate([read_source("job.yaml", text.encode())], Options())[0]
+    (told,) = made.result.jobs[0].converted.findings
+    assert (told.code, told.severity) == ("NOT-V1", "refused")
+    assert remedy in told.remedy
+    assert made.text == text
+
+
+@pytest.mark.parametrize("kind", ["Notebook", "Experiment", "MPIJobs"])
+def test_other_kinds_of_the_group_are_no_jobs(kind: str) -> None:
+    text = f"apiVersion: kubeflow.org/v1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{x: 1}}\n"
+    assert migrate([read_source("job.yaml", text.encode())], Options())[0].result.jobs == ()

@@ -20,6 +20,16 @@ FOUND: dict[str, tuple[str, str, list[Told]]] = {
         ),
         [("ALONGSIDE", "warning", 4, "rights on pytorchjobs, pytorchjobs/status say nothing about TrainJobs")],
     ),
+    "rights on all of the group": (
+        "rbac.yaml",
+        "kind: Role\nrules:\n- {apiGroups: [kubeflow.org], resources: ['*']}\n",
+        [("ALONGSIDE", "warning", 3, "rights on * say nothing about TrainJobs")],
+    ),
+    "rights on all of another group": (
+        "rbac.yaml",
+        "kind: Role\nrules:\n- {apiGroups: [apps], resources: ['*']}\n# kubeflow.org\n",
+        [],
+    ),
     "rights on v2 already": (
         "rbac.yaml",
         "kind: Role\nrules:\n- {apiGroups: [trainer.kubeflow.org], resources: [trainjobs]}\n",

@@ -26,8 +26,8 @@ from trainer_ops.validate.trainjob import check as check_trainjob
 
 __all__ = ["Done", "admission", "migrate_paths", "migrate_sources", "told_where", "write_into", "write_over"]
 
-# Kubernetes' own $(NAME) is none.
-_PLACEHOLDER = re.compile(r"(?<!\$)\$(?:\{\w+\}|[A-Za-z_])|\{\{.*\}\}")
+# Of envsubst, of templates, of examples for people to complete: registry/<your-project>. Kubernetes' $(NAME) is none.
+_PLACEHOLDER = re.compile(r"(?<!\$)\$(?:\{\w+\}|[A-Za-z_])|\{\{.*\}\}|<[A-Za-z][\w -]*>")
 
 
 @dataclass(frozen=True, slots=True)

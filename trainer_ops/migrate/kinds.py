@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["GROUP", "KINDS", "REMOVED", "Kind", "kind_of"]
+__all__ = ["GROUP", "KINDS", "REMOVED", "Kind", "kind_of", "once_was", "served"]
 
 GROUP: Final = "kubeflow.org"
 
@@ -143,3 +143,14 @@ def kind_of(api_version: object, name: object) -> Kind | None:
     """The kind that an object says it is; None for all that is no v1 training job."""
     group, _, version = str(api_version or "").partition("/")
     return KINDS.get((str(name), version)) if group == GROUP else None
+
+
+def served(name: object) -> tuple[str, ...]:
+    """The versions in which the operators serve a kind: () for all that is none of theirs."""
+    return tuple(f"{GROUP}/{version}" for kind, version in KINDS if kind == name)
+
+
+def once_was(api_version: object, name: object) -> bool:
+    """A job of this group that no operator serves any more: a removed kind, or an early version."""
+    ours = str(api_version or "").startswith(f"{GROUP}/") and kind_of(api_version, name) is None
+    return ours and (str(name) in REMOVED or bool(served(name)))

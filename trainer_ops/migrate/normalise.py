@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainer_ops.migrate.findings import Finding, finding
-from trainer_ops.migrate.kinds import Kind, kind_of
+from trainer_ops.migrate.kinds import REMOVED, Kind, kind_of, served
 from trainer_ops.migrate.ledger import Ledger
 from trainer_ops.migrate.paths import Path, leaves, text_of
 
@@ -146,7 +146,7 @@ def normalise(raw: Raw, ledger: Ledger, *, allow_placeholders: bool = False) -> 
     """
     kind = kind_of(raw.get("apiVersion"), raw.get("kind"))
     if kind is None:
-        return finding("NOT-V1", ("kind",), f"{raw.get('apiVersion')} {raw.get('kind')} is no v1 training job")
+        return _not_v1(raw.get("apiVersion"), raw.get("kind"))
     findings: list[Finding] = []
     _object(raw, ledger)
     for part in ("metadata", "spec"):
@@ -167,6 +167,17 @@ def normalise(raw: Raw, ledger: Ledger, *, allow_placeholders: bool = False) -> 
         roles,
         tuple(findings),
     )
+
+
+def _not_v1(api_version: object, name: object) -> Finding:
+    if str(name) in REMOVED:
+        remedy = "Train with another framework: there is nothing that it could become"
+        return finding("NOT-V1", ("kind",), f"{name}: {REMOVED[str(name)]}", remedy=remedy)
+    versions = served(name)
+    if not versions:
+        return finding("NOT-V1", ("kind",), f"{api_version} {name} is no v1 training job")
+    told = f"{name} of {api_version} is not served by any operator of v1"
+    return finding("NOT-V1", ("apiVersion",), told, remedy=f"Write it as {' or '.join(versions)} first")
 
 
 def _object(raw: Raw, ledger: Ledger) -> None:

@@ -129,7 +129,7 @@ def _kustomize(value: Mapping[str, Any]) -> Told:
 def _role(value: Mapping[str, Any]) -> Told:
     for index, rule in enumerate(_list(value.get("rules"))):
         groups, resources = get(rule, ("apiGroups",)), get(rule, ("resources",))
-        held = [one for one in _list(resources) if str(one).partition("/")[0] in _PLURALS]
+        held = [one for one in _list(resources) if one == "*" or str(one).partition("/")[0] in _PLURALS]
         if held and GROUP in _list(groups):
             yield _beside(
                 ("rules", index),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from trainer_ops.migrate.documents import Document, read
 from trainer_ops.migrate.findings import finding
-from trainer_ops.migrate.kinds import GROUP, REMOVED, kind_of
+from trainer_ops.migrate.kinds import kind_of, once_was
 from trainer_ops.migrate.markdown import fences
 from trainer_ops.migrate.masks import Masks, mask
 from trainer_ops.migrate.paths import Path, get, text_of
@@ -188,9 +188,8 @@ class _Walk:
             self._text(value, path)
 
     def _is_job(self, value: Mapping[str, Any], path: Path) -> bool:
-        named = kind_of(value.get("apiVersion"), value.get("kind")) is not None
-        if not named and str(value.get("apiVersion") or "").startswith(f"{GROUP}/"):
-            named = value.get("kind") in REMOVED
+        said = value.get("apiVersion"), value.get("kind")
+        named = kind_of(*said) is not None or once_was(*said)
         # Elsewhere the two fields may be a reference to a job.
         return named and (not path or isinstance(value.get("spec"), Mapping))
 

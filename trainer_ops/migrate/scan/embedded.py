@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from trainer_ops.migrate.convert import Converted, convert
-from trainer_ops.migrate.kinds import GROUP, REMOVED, kind_of
+from trainer_ops.migrate.kinds import kind_of, once_was
 from trainer_ops.migrate.options import Options
 from trainer_ops.migrate.scan.source import Unknown
 from trainer_ops.migrate.yamltext import to_yaml
@@ -115,7 +115,7 @@ def is_job(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return False
     api_version, kind = value.get("apiVersion"), value.get("kind")
-    return kind_of(api_version, kind) is not None or (str(kind) in REMOVED and str(api_version).startswith(f"{GROUP}/"))
+    return kind_of(api_version, kind) is not None or once_was(api_version, kind)
 
 
 def in_text(text: str, options: Options) -> Iterator[Inner]:
