@@ -36,7 +36,7 @@ OUTCOMES: Mapping[str, Outcome] = {
     "jax": CLEAN,
     "jax-gpu": CLEAN,
     "lightgbm": Outcome(("EXITCODE", "ROLE-DIFF")),
-    "mpi-as-worker": Outcome(rewritten=True),
+    "mpi-as-worker": Outcome(("MPI-HOST-ORDER",), rewritten=True),
     "mpi-horovod-elastic": Outcome(refused=("MPI-HOROVOD-ELASTIC", "MPI-TRANSPORT")),
     "mpi-intel": Outcome(refused=("MPI-IMPL",)),
     "mpi-interactive": CLEAN,
@@ -54,7 +54,7 @@ OUTCOMES: Mapping[str, Outcome] = {
     "mpi-v1-gpu-launcher": Outcome(
         refused=("MPI-TRANSPORT",),
         flags={"image_has_sshd": True},
-        then=("CLEANUP", "EXITCODE", "MPI-KEYMODE", "MPI-TRANSPORT"),
+        then=("CLEANUP", "EXITCODE", "MPI-HOST-ORDER", "MPI-KEYMODE", "MPI-TRANSPORT"),
         rewritten=True,
     ),
     "mpi-v1-horovod": Outcome(

@@ -76,6 +76,7 @@ def test_number_of_nodes(workers: int, spec: dict[str, Any], nodes: int, as_node
     done = checked(mpi(workers=workers, **spec))
     assert trainer_of(done)["numNodes"] == nodes
     assert policy(done)["runLauncherAsNode"] is as_node
+    assert ("MPI-HOST-ORDER" in codes(done, "warning")) is as_node
 
 
 def test_a_launcher_that_is_a_node_keeps_its_own_environment_and_resources() -> None:
@@ -246,6 +247,11 @@ def test_without_workers_it_is_one_plain_pod() -> None:
     assert done.runtime["spec"]["mlPolicy"] == {"numNodes": 1}
     assert trainer_of(done)["command"] == ["mpirun", "-np", "2", "python", "t.py"]
     assert "MPI-LAUNCHER-ONLY" in codes(done, "warning")
+
+
+def test_without_workers_the_launchers_name_is_the_nodes() -> None:
+    command = ["mpirun", "-H", "j-launcher:2", "python", "t.py"]
+    assert trainer_of(checked(mpi(command, workers=None)))["command"][2] == "j-node-0-0.j:2"
 
 
 @pytest.mark.parametrize(

@@ -173,5 +173,12 @@ def test_variables_of_the_workers_that_ssh_does_not_show(worker: dict[str, Any],
     assert [held in text for text in said] == ([True] if held else [])
 
 
+def test_what_was_said_to_kubectl_exec_is_not_said_to_ssh() -> None:
+    env = [{"name": "OMPI_MCA_plm_rsh_args", "value": "-v"}]
+    done = checked(v1(launcher={"env": env}), image_has_sshd=True)
+    assert [one.code for one in done.differences if one.what == "OMPI_MCA_plm_rsh_args"] == ["RESERVED-ENV"]
+    assert "RESERVED-ENV" in codes(done, "info")
+
+
 def test_no_transport_without_workers() -> None:
     assert checked(v1(workers=None)).ok

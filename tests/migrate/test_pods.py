@@ -153,6 +153,29 @@ def test_sidecars_stay_beside_the_container_that_trains() -> None:
     assert "SIDECAR" in codes(done, "warning")
 
 
+@pytest.mark.parametrize(
+    ("init", "side", "expected"),
+    [
+        pytest.param(["node"], [], ["node-init", "node"], id="an init container"),
+        pytest.param(["node", "node-init"], [], ["node-init-0", "node-init", "node"], id="taken by an init container"),
+        pytest.param(["node-sidecar"], ["node"], ["node-sidecar", "node", "node-sidecar-0"], id="taken by the other"),
+        pytest.param([], ["pytorch-node"], ["node", "pytorch-node"], id="no such name"),
+    ],
+)
+def test_no_two_containers_of_one_name(init: list[str], side: list[str], expected: list[str]) -> None:
+    named = {
+        kind: [{"name": name, "image": "s:1"} for name in names]
+        for kind, names in (("initContainers", init), ("containers", side))
+    }
+    done = checked(pytorch(pod=named))
+    assert done.runtime is not None
+    pod = done.runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    made = [container["name"] for kind in named for container in pod.get(kind) or ()]
+    assert made == expected
+    told = [found.v1_path for found in done.findings if found.code == "SIDECAR-NAME"]
+    assert len(told) == ("node" in (*init, *side))
+
+
 def test_a_volume_mounted_twice_needs_a_runtime() -> None:
     mounts = [{"name": "d", "mountPath": "/a", "subPath": "a"}, {"name": "d", "mountPath": "/b", "subPath": "b"}]
     done = checked(one({"volumeMounts": mounts}, volumes=[{"name": "d", "emptyDir": {}}]))
@@ -220,7 +243,8 @@ def test_selectors(selector: dict[str, Any], made: dict[str, Any], told: bool) -
     pod = done.trainjob["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]
     found = pod["template"]["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
     assert found["requiredDuringSchedulingIgnoredDuringExecution"][0]["labelSelector"] == made
-    assert ("LABEL-SELECTOR" in codes(done)) is told
+    told_of = [found.severity for found in done.findings if found.code == "LABEL-SELECTOR"]
+    assert told_of == (["warning"] if told else ["info"])
 
 
 def test_trainer_22_cannot_patch_the_grace_period() -> None:

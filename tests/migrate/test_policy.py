@@ -144,6 +144,7 @@ def test_scheduling_policy(gang: Any, policy: dict[str, Any], fate: str, refused
     assert codes(done, "refused") == refused
     without = gang == "volcano" and "scheduleTimeoutSeconds" in policy
     assert ("GANG-FLAG" in codes(done)) is (gang == "none" or without)
+    assert ("GANG-PRIORITY" in codes(done)) is ("priorityClass" in policy)
 
 
 def test_a_part_of_the_gang_when_asked() -> None:

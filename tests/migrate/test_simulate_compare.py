@@ -12,8 +12,6 @@ import yaml
 
 from trainer_ops.migrate import convert as module
 from trainer_ops.migrate.convert import Converted, convert
-from trainer_ops.migrate.draft import Draft
-from trainer_ops.migrate.emit import Emitted, emit
 from trainer_ops.migrate.ledger import Ledger
 from trainer_ops.migrate.normalise import V1Job, normalise
 from trainer_ops.migrate.options import Options
@@ -65,6 +63,15 @@ def _no_env(name: str) -> Fault:
 
 def _set(field: str, value: Any) -> Fault:
     return lambda spec, runtime: spec["trainer"].__setitem__(field, value)
+
+
+def _arg(old: str, new: str) -> Fault:
+    def fault(spec: dict[str, Any], runtime: dict[str, Any]) -> None:
+        for field in ("command", "args"):
+            if field in spec["trainer"]:
+                spec["trainer"][field] = [text.replace(old, new) for text in spec["trainer"][field]]
+
+    return fault
 
 
 def _pod(field: str, value: Any, index: int = 0) -> Fault:
@@ -168,7 +175,13 @@ def _policy(field: str, value: Any) -> Fault:
             "mpi-root", _policy("runLauncherAsNode", True), {"hostfile hosts", "pods seat"}, id="another host"
         ),
         pytest.param("mpi-root", _set("numProcPerNode", 4), {"hostfile hosts", "processes of a node"}, id="more slots"),
-        pytest.param("mpi-root", _set("command", ["python"]), set(), id="another command, of which is told"),
+        pytest.param("mpi-root", _set("command", ["python"]), {"command argv"}, id="another command"),
+        pytest.param("mpi-user", _arg("4", "8"), {"command argv"}, id="another number of ranks"),
+        pytest.param("mpi-user", _pod("securityContext", {"runAsUser": 0}), {"security securityContext"}, id="as root"),
+        pytest.param("paddle", _arg("paddle.distributed.launch", "other"), {"command argv"}, id="another module"),
+        pytest.param("paddle", _env("PADDLE_MASTER", "x:1"), {"environment PADDLE_MASTER"}, id="another master"),
+        pytest.param("pytorch-world-size", _arg(" train.py", " other.py"), {"command argv"}, id="another script"),
+        pytest.param("pytorch-simple", _env("MASTER_PORT", "1"), {"port MASTER_PORT"}, id="another port"),
         pytest.param(
             "mpi-user", _pod("containers", [{"name": "node", "image": "other:1"}]), {"image image"}, id="nodes"
         ),
@@ -180,12 +193,7 @@ def test_faults(name: str, fault: Fault, expected: set[str]) -> None:
 
 
 def test_a_fault_refuses_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    def faulty(draft: Draft) -> Emitted:
-        made = emit(draft)
-        made.trainjob["spec"]["trainer"]["numNodes"] = 5
-        return made
-
-    monkeypatch.setattr(module, "emit", faulty)
+    monkeypatch.setattr(module, "play", faulty(_set("numNodes", 5)))
     done = convert(job("pytorch-simple"))
     assert not done.ok
     found = [one for one in done.findings if one.code == "DIFFERENCE"]
@@ -194,6 +202,56 @@ def test_a_fault_refuses_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     done = convert(job("pytorch-simple"), Options(drop=frozenset({"DIFFERENCE"})))
     assert done.ok
     assert {one.severity for one in done.findings if one.code == "DIFFERENCE"} == {"warning"}
+
+
+def faulty(fault: Fault) -> Callable[..., Any]:
+    """What has a fault that nothing before the comparison sees."""
+
+    def played(job: V1Job, trainjob: dict[str, Any], runtime: dict[str, Any] | None, *more: Any) -> Any:
+        trainjob, runtime = copy.deepcopy(trainjob), copy.deepcopy(runtime)
+        fault(trainjob["spec"], runtime["spec"] if runtime is not None else {})
+        return play(job, trainjob, runtime, *more)
+
+    return played
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "fault", "expected"),
+    [
+        pytest.param(
+            "pytorch-cpu-master",
+            {"template_from": "worker"},
+            _set("resourcesPerNode", {"limits": {"cpu": "4", "memory": "32Gi", "nvidia.com/gpu": 1}}),
+            {"resources limits.cpu", "resources requests.cpu"},
+            id="other resources than the template's",
+        ),
+        pytest.param(
+            "pytorch-cpu-master", {"template_from": "worker"}, _set("image", "x:1"), {"image image"}, id="another image"
+        ),
+        pytest.param(
+            "pytorch-role-command", {"role_branch": True}, _arg("--log", "--logs"), {"command argv"}, id="in the script"
+        ),
+        pytest.param(
+            "pytorch-role-command",
+            {"role_branch": True},
+            _set("env", [{"name": "QUIET", "value": "1"}]),
+            {f"environment {name}" for name in ("QUIET", "MASTER_ADDR", "RANK", "WORLD_SIZE", "PYTHONUNBUFFERED")}
+            | {"environment MASTER_PORT"},
+            id="of one role only",
+        ),
+        pytest.param("xgboost-quotes", {}, _arg("=10", "=100"), {"command argv"}, id="more than quotes"),
+        pytest.param("lightgbm", {}, _set("image", "x:1"), {"image image"}, id="more than the restart policy"),
+    ],
+)
+def test_roles_that_differ_excuse_nothing_else(
+    name: str, options: dict[str, Any], fault: Fault, expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = convert(job(name), Options(**options))
+    assert done.ok
+    assert {one.code for one in done.findings} >= {"ROLE-DIFF"}
+    monkeypatch.setattr(module, "play", faulty(fault))
+    done = convert(job(name), Options(**options))
+    assert {f"{one.topic} {one.what}" for one in done.differences if not one.code} == expected
 
 
 def extras(done: Converted) -> list[str]:

@@ -125,7 +125,8 @@ _OF_JOBS: Final[Mapping[str, Code]] = {
         "warning",
         "Rewrite it with jobset.sigs.k8s.io/ labels",
         "v1's operator labelled pods with training.kubeflow.org/…; v2's pods have jobset.sigs.k8s.io/jobset- "
-        "name and replicatedjob-name instead, so such a selector matches nothing.",
+        "name and replicatedjob-name instead, so such a selector matches nothing. The job's own name is rewritten in "
+        "affinity and spread rules; other labels are not.",
     ),
     "LIVE-RUNNING": Code(
         "the job is running",

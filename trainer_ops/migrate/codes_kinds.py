@@ -26,6 +26,13 @@ KIND_CODES: Final[Mapping[str, Code]] = {
         "horovodrun reads neither Open MPI's variables nor its hostfile: without -H or --hostfile it starts all "
         "processes in the launcher. A job that does so trained on one pod in v1 too.",
     ),
+    "MPI-HOST-ORDER": Code(
+        "rank 0 is on another pod",
+        "warning",
+        "Look whether rank 0 needs what only the launcher's pod has: volumes, its name",
+        "mpirun gives out ranks in the order of the hostfile. v1 listed a launcher that is a node too first, Trainer "
+        "lists it last: the launcher waits for the nodes, and the hostfile follows the order of starts.",
+    ),
     "MPI-INTERACTIVE": Code(
         "a launcher that waits for people",
         "info",

@@ -17,12 +17,26 @@ POD_CODES: Final[Mapping[str, Code]] = {
         "After conversion the pods of both generations are worked out and compared. What differs without a "
         "finding is a fault of the rules, so nothing comes out.",
     ),
+    "GANG-PRIORITY": Code(
+        "the group's priority class is the pods'",
+        "info",
+        "The PriorityClass has to exist in the cluster",
+        "v1's schedulingPolicy.priorityClass was of the pod group alone. Trainer takes a group's class from the "
+        "pods, so they have it now, and are scheduled and preempted by it.",
+    ),
     "NOT-PLAYED": Code(
         "the pods of both generations were not compared",
         "info",
         "",
         "A conversion is checked by working out the pods of both generations and comparing them. That needs numbers "
         "where numbers belong, a runtime that is known, and no more pods than can be worked out in a moment.",
+    ),
+    "SIDECAR-NAME": Code(
+        "another container is called otherwise",
+        "info",
+        "Say the new name to what reads its logs or runs commands in it",
+        "Trainer's container with the code is called node. Another container of a v1 job that was called so is "
+        "node-sidecar now, an init container node-init.",
     ),
     "V1-EXTRAS": Code(
         "what v1's operator added to every pod",

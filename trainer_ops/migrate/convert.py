@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainer_ops.migrate.draft import Draft
@@ -86,7 +86,9 @@ def convert(raw: Mapping[str, Any], options: Options | None = None) -> Converted
 
 def _compared(draft: Draft, made: Emitted) -> tuple[Difference, ...]:
     """The pods of both generations held against each other: what differs and is told by no finding is a refusal."""
-    differences, more = play(draft.job, made.trainjob, made.runtime, draft.options, draft.findings)
+    job = draft.job
+    agreed = replace(job, roles=tuple(draft.agreed.get(role.name, role) for role in job.roles))
+    differences, more = play(job, made.trainjob, made.runtime, draft.options, draft.findings, agreed)
     draft.findings += more
     for one in differences:
         if not one.code:

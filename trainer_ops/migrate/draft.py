@@ -30,7 +30,7 @@ from typing import Any
 
 from trainer_ops.migrate.findings import Finding, Severity, finding
 from trainer_ops.migrate.ledger import Fate, Ledger
-from trainer_ops.migrate.normalise import V1Job
+from trainer_ops.migrate.normalise import Role, V1Job
 from trainer_ops.migrate.options import Options
 from trainer_ops.migrate.paths import Path
 from trainer_ops.migrate.places import Key, Place
@@ -129,6 +129,7 @@ class Draft:
         stock_places: see ``as_stock``.
         when_stock: findings that are told when a stock runtime carries the job.
         rewritten: see ``rewrote``.
+        agreed: see ``agree``.
     """
 
     job: V1Job
@@ -151,6 +152,7 @@ class Draft:
     stock_places: set[Place] = field(default_factory=set)
     when_stock: list[Finding] = field(default_factory=list)
     rewritten: dict[Place, str] = field(default_factory=dict)
+    agreed: dict[str, Role] = field(default_factory=dict)
 
     def add_part(self, name: str, *, trains: bool = False, pods: int | str | None = None) -> Part:
         """A new replicatedJob, after those that are there."""
@@ -216,6 +218,10 @@ class Draft:
     def rewrote(self, place: Place, reason: str) -> None:
         """What was carried to this place was changed after it: a v1 leaf there or below need not be found as it was."""
         self.rewritten[place] = reason
+
+    def agree(self, role: Role) -> None:
+        """A ROLE-DIFF is told, after which this is the role: what then still differs, no ROLE-DIFF tells."""
+        self.agreed[role.name] = role
 
     def as_stock(self, place: Place) -> None:
         """What is at this place is what a stock runtime does anyway."""

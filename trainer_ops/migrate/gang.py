@@ -96,6 +96,8 @@ def _priority(draft: Draft, value: Any, path: Path) -> None:
         if part.spec.get("priorityClassName"):
             draft.drop(path, "the pods name their own priority class")
         else:
+            message = f"the pods have priority class {value} now; v1 gave it to their group alone"
+            draft.say("GANG-PRIORITY", path, message)
             part.spec["priorityClassName"] = value
             draft.link(path, part.place("spec", "priorityClassName"))
 

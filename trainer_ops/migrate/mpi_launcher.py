@@ -7,6 +7,7 @@ from typing import Any, Final
 from trainer_ops.migrate import metadata, pods, policy, shims
 from trainer_ops.migrate.commands import Line, launches, option, options
 from trainer_ops.migrate.draft import NODE, Draft, Part
+from trainer_ops.migrate.hosts import rewrite_hosts
 from trainer_ops.migrate.mpi_command import ARITY, HOSTFILE, HOSTS, refers_to_role
 from trainer_ops.migrate.normalise import Role
 from trainer_ops.migrate.paths import Path
@@ -78,7 +79,11 @@ def _kubectl(draft: Draft, launcher: RolePart, worker: RolePart, slots: int) -> 
     for role, part in (launcher, worker):
         for i, item in enumerate(role.container.get("env") or ()):
             if item["name"] in (_AGENT, f"{_OPEN_MPI}plm_rsh_args", _RESERVED[0]):
-                draft.drop((*role.main_path, "env", i), "for kubectl exec, of which ssh takes the place")
+                path = (*role.main_path, "env", i)
+                draft.drop(path, "for kubectl exec, of which ssh takes the place")
+                if item["name"] == f"{_OPEN_MPI}plm_rsh_args":
+                    message = f"{item['name']} is left out: it was for kubectl exec, and Trainer sets its own for ssh"
+                    draft.say("RESERVED-ENV", path, message, severity="info", remedy="")
                 shims.drop_variable(draft, part, item["name"])
     same = {_RESERVED[2]: ("true", "1"), _RESERVED[3]: (str(slots),)}
     remedy = "Give it to mpirun as --mca NAME VALUE"
@@ -178,6 +183,7 @@ def launcher_only(draft: Draft, role: Role) -> None:
         draft.drop(("spec", field), why)
     _without_mpi(draft, role, part)
     _without_hostfile(draft, part)
+    rewrite_hosts(draft, lambda name, _: (NODE, 0) if name == "Launcher" else None)
     draft.say("MPI-LAUNCHER-ONLY", role.path, f"a plain training of one pod: {why}")
 
 

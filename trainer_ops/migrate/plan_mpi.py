@@ -59,6 +59,8 @@ def plan_mpi(job: V1Job, draft: Draft, options: Options) -> None:
     if as_node:
         # spec.trainer's would be those of the nodes too.
         head.kept = frozenset({"env", "resources"})
+        message = "the launcher is last in the hostfile, where v1 had it first: rank 0 is on the first node"
+        draft.say("MPI-HOST-ORDER", launcher.path, message)
     elif head.container.get("resources"):
         message = "spec.trainer.resourcesPerNode are the launcher's; the nodes' are in the runtime"
         draft.say("MPI-LAUNCHER-RES", (*launcher.main_path, "resources"), message)
@@ -181,7 +183,7 @@ def _unseen(draft: Draft, worker: Role) -> None:
 
 
 def _launcher_is_node(draft: Draft, launcher: Role) -> bool:
-    """Whether ranks run in the launcher's pod too, which is then first in the hostfile."""
+    """Whether ranks run in the launcher's pod too, which is then first in v1's hostfile."""
     path: Path = ("spec", "runLauncherAsWorker")
     given = draft.job.spec.get("runLauncherAsWorker")
     if not _by_exec(draft.job):

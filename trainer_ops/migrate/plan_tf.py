@@ -64,7 +64,8 @@ def _valid(draft: Draft) -> bool:
         draft.refuse("NOT-A-JOB", heads[1].path, "v1 refuses a Chief and a Master in one TFJob")
         return False
     if heads and heads[0].replicas != 1:
-        draft.refuse("NOT-A-JOB", (*heads[0].path, "replicas"), f"{heads[0].replicas} {heads[0].name}s: there is one")
+        message = f"{heads[0].replicas} {heads[0].name}s: v1 makes their pods, TensorFlow takes one chief"
+        draft.refuse("NOT-A-JOB", (*heads[0].path, "replicas"), message, remedy="Make the others Workers")
         return False
     policy_ = draft.job.spec.get("successPolicy")
     if policy_ not in (None, "", "AllWorkers"):

@@ -91,6 +91,7 @@ def _one_restart_policy(draft: Draft, master: Role, worker: Role) -> tuple[Role,
         "ROLE-DIFF", path, f"{message}, which all nodes have now", severity="warning", remedy="Make them the same"
     )
     changed = replace(left, restart_policy=taken.restart_policy)
+    draft.agree(changed)
     return (master, changed) if left is worker else (changed, worker)
 
 
@@ -119,7 +120,10 @@ def _same_quotes(draft: Draft, part: Part, master: Role, worker: Role) -> Role:
                     severity="warning",
                     remedy="",
                 )
-    return replace(worker, template=made) if changed else worker
+    if not changed:
+        return worker
+    draft.agree(replace(worker, template=made))
+    return draft.agreed[worker.name]
 
 
 def _variables(draft: Draft, master: Role, worker: Role | None, total: int) -> Mapping[str, Any]:

@@ -33,7 +33,9 @@ def carry(draft: Draft, role: Role, part: Part) -> None:
     for i, (container, name) in enumerate(zip(role.pod["containers"], names, strict=True)):
         _container(draft, role, part, container, ("containers", i), name)
     for i, container in enumerate(role.pod.get("initContainers") or ()):
-        _container(draft, role, part, container, ("initContainers", i), str(container.get("name") or ""))
+        called = str(container.get("name") or "")
+        name = _free("node-init", role) if called == NODE else called
+        _container(draft, role, part, container, ("initContainers", i), name)
     # The container with the code comes first, as in every runtime that Trainer ships.
     part.spec["containers"].sort(key=lambda container: container.get("name") != NODE)
 
@@ -58,16 +60,22 @@ def same(draft: Draft, role: Role, part: Part, reason: str) -> None:
 
 def names_of(role: Role) -> list[str]:
     """What the role's containers are called in the result: the main one ``node``, none of the others."""
-    taken = {NODE, *(str(container.get("name") or "") for container in role.pod["containers"])}
     names: list[str] = []
     for i, container in enumerate(role.pod["containers"]):
         name = str(container.get("name") or "")
         if i == role.main:
             name = NODE
         elif name == NODE:
-            name = next(n for n in ("node-sidecar", *(f"node-sidecar-{k}" for k in range(99))) if n not in taken)
+            name = _free("node-sidecar", role)
         names.append(name)
     return names
+
+
+def _free(name: str, role: Role) -> str:
+    """That name, or the first with a number that no container of the pod has: init containers share its names."""
+    held = (*role.pod["containers"], *(role.pod.get("initContainers") or ()))
+    taken = {str(container.get("name") or "") for container in held}
+    return next(one for one in (name, *(f"{name}-{k}" for k in range(len(held)))) if one not in taken)
 
 
 def without_nulls(value: Any) -> Any:
@@ -175,6 +183,8 @@ def _container(draft: Draft, role: Role, part: Part, held: Mapping[str, Any], at
     is_main = name == NODE and at[0] == "containers"
     if "name" in held:
         changed = "" if held["name"] == name else f"called {name} now"
+        if changed and not is_main:
+            draft.say("SIDECAR-NAME", (*path, "name"), f"the container {held['name']} is {changed}", severity="info")
         otherwise = (Fate.MAPPED, f"the runtime's container {name}") if is_main else None
         draft.link((*path, "name"), (*place, "name"), changed, exact=not changed, otherwise=otherwise)
     for field, value in held.items():

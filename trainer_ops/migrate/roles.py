@@ -5,9 +5,10 @@ For kinds whose roles become the nodes of one replicatedJob (PyTorch, XGBoost, P
 
 from __future__ import annotations
 
+import copy
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from trainer_ops.migrate import fields, pods, policy
@@ -108,6 +109,7 @@ def join(
         remedy="",
     )
     _fill(draft, part, taken, left, f"{taken.name}'s template is taken for all nodes")
+    draft.agree(replace(left, template=taken.template, main=taken.main, restart_policy=taken.restart_policy))
     return True
 
 
@@ -137,6 +139,8 @@ def _metadata(draft: Draft, part: Part, first: Role, second: Role, found: tuple[
         role = first if only == first.name else second
         path = (*role.template_path, "metadata", kind, key)
         draft.say("ROLE-DIFF", path, f"{key} is of {only} only, and of all nodes now", severity="info", remedy="")
+    for role in (first, second) if found else ():
+        draft.agree(replace(role, template={**role.template, "metadata": copy.deepcopy(part.pod["metadata"])}))
 
 
 def _branch(draft: Draft, part: Part, roles: tuple[Role, Role], rank: str, ignore: frozenset[str]) -> bool:
@@ -175,6 +179,8 @@ def _branch(draft: Draft, part: Part, roles: tuple[Role, Role], rank: str, ignor
     container["env"] = kept
     if not kept:
         del container["env"]
+    for role in roles:
+        draft.agree(_started(draft.agreed.get(role.name, role), script, apart))
     draft.say(
         "ROLE-DIFF", first.path, f"both roles are started {reason}; the image needs sh", severity="warning", remedy=""
     )
@@ -188,6 +194,15 @@ def _link_branch(draft: Draft, part: Part, role: Role, apart: list[str], reason:
     for i, item in enumerate(role.container.get("env") or ()):
         if item["name"] in apart:
             draft.link((*role.main_path, "env", i), place, reason, exact=False)
+
+
+def _started(role: Role, script: str, apart: list[str]) -> Role:
+    """The role with that script for its command, which exports the variables."""
+    template = copy.deepcopy(dict(role.template))
+    container = template["spec"]["containers"][role.main]
+    container.update(command=["sh", "-c", script], args=[])
+    container["env"] = [item for item in container.get("env") or () if item["name"] not in apart]
+    return replace(role, template=template)
 
 
 def _arm(role: Role, env: Mapping[str, Any], apart: list[str]) -> str:

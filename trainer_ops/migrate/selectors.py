@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from trainer_ops.migrate.draft import Draft, Part
+from trainer_ops.migrate.paths import Path
 from trainer_ops.migrate.places import Place
 from trainer_ops.migrate.pods import V1_LABELS
 from trainer_ops.model import keys
@@ -42,7 +43,7 @@ def _selector(draft: Draft, part: Part, place: Place, held: dict[str, Any]) -> N
         for key, value in labels.items():
             if key in _JOB and value == draft.job.name and draft.name:
                 held["matchLabels"][keys.LABEL_JOBSET_NAME] = draft.name
-                draft.rewrote((*place, "matchLabels"), f"{key} is {keys.LABEL_JOBSET_NAME} now")
+                _tell_new(draft, (*place, "matchLabels"), str(key))
                 continue
             held["matchLabels"][key] = value
             _tell(draft, place, str(key))
@@ -53,13 +54,24 @@ def _selector(draft: Draft, part: Part, place: Place, held: dict[str, Any]) -> N
             continue
         if key in _JOB and rule.get("values") == [draft.job.name] and draft.name:
             rule.update(key=keys.LABEL_JOBSET_NAME, values=[draft.name])
-            draft.rewrote((*place, "matchExpressions", i), f"{key} is {keys.LABEL_JOBSET_NAME} now")
+            _tell_new(draft, (*place, "matchExpressions", i), str(key))
         else:
             _tell(draft, place, str(key))
 
 
+def _tell_new(draft: Draft, place: Place, key: str) -> None:
+    message = f"{key} is {keys.LABEL_JOBSET_NAME} now"
+    draft.rewrote(place, message)
+    draft.say("LABEL-SELECTOR", _path(draft, place), message, severity="info", remedy="")
+
+
 def _tell(draft: Draft, place: Place, key: str) -> None:
-    if not key.startswith(V1_LABELS):
-        return
+    if key.startswith(V1_LABELS):
+        message = f"no pod of v2 has the label {key}: this selects nothing"
+        draft.say("LABEL-SELECTOR", _path(draft, place), message)
+
+
+def _path(draft: Draft, place: Place) -> Path:
+    """Of the field in the v1 job that came to this place."""
     near = (link.path for link in draft.links if place[: len(link.place)] == link.place)
-    draft.say("LABEL-SELECTOR", next(near, ("spec",)), f"no pod of v2 has the label {key}: this selects nothing")
+    return next(near, ("spec",))

@@ -48,6 +48,14 @@ OF_KINDS: Final[Mapping[str, Explained]] = {
         "mkdir -p /root/.ssh && install -m 600 /mnt/ssh/id_rsa /root/.ssh/id_rsa || exit",
         ("trainer #2716", "trainer #3262", "trainer #3649", "mpi-operator #429"),
     ),
+    "MPI-HOST-ORDER": Explained(
+        "With runLauncherAsWorker (kubeflow.org/v1: a GPU in the launcher) the launcher was first in the hostfile, and "
+        "ranks 0 to slots - 1 ran in it.",
+        "JobSet wants what others wait for first, and Trainer writes the hostfile in that order: the nodes, then the "
+        "launcher. The first ranks run on the first node, the launcher has the last ones.",
+        "What rank 0 alone writes, such as a model, lands in the volumes of the first node.",
+        "Give launcher and workers the same volumes, or read the model from the first node.",
+    ),
     "MPI-LAUNCHER-ONLY": Explained(
         "Without workers mpirun starts all its processes in the launcher.",
         "The TrainJob is one plain pod, with neither ssh nor hostfile.",

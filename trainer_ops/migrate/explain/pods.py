@@ -40,7 +40,7 @@ OF_PODS: Final[Mapping[str, Explained]] = {
         "Pods had the labels training.kubeflow.org/job-name, replica-type, replica-index and job-role.",
         "Pods have jobset.sigs.k8s.io/jobset-name and replicatedjob-name, and the completion index of their Job.",
         "A selector of v1's labels matches nothing, silently: anti-affinity without effect, policies that block or "
-        "allow too much, logs that are empty.",
+        "allow too much, logs that are empty. In the job's own affinity and spread rules job-name is rewritten.",
         "Write the selector with JobSet's labels.",
         """
         training.kubeflow.org/job-name=digits       ->  jobset.sigs.k8s.io/jobset-name=digits
@@ -68,7 +68,8 @@ OF_PODS: Final[Mapping[str, Explained]] = {
         "A nodeSelector, kubernetes.io/hostname for one node, asks the scheduler.",
     ),
     "NOT-A-JOB": Explained(
-        "What is missing, or of the wrong type, is refused by v1's API server, webhook or operator.",
+        "What is missing, or of the wrong type, is refused by v1's API server, webhook or operator; two Chiefs are by "
+        "TensorFlow.",
         "Nothing can be made of it.",
         "The job never ran as it is written here.",
         "Write what is missing. Numbers and booleans in places of text need quotes.",
@@ -122,6 +123,13 @@ OF_PODS: Final[Mapping[str, Explained]] = {
         "Make it a native sidecar (Kubernetes 1.29): an init container with restartPolicy Always is ended with the "
         "pod. Or let it watch for the end of the training.",
         "initContainers:\n  - {name: shipper, image: …, restartPolicy: Always}",
+    ),
+    "SIDECAR-NAME": Explained(
+        "The container with the code was called pytorch, tensorflow and so on; any other name was free.",
+        "The container with the code is called node in every pod, and a pod has no two containers of one name: a "
+        "sidecar that was called so is node-sidecar, an init container node-init.",
+        "kubectl logs -c node, probes and log collectors that ask for it by name get the training's container.",
+        "Write the new name where the old one is asked for.",
     ),
     "UNKNOWN-FIELD": Explained(
         "v1's API server drops fields that its schema does not have, and so would have had no effect.",

@@ -74,6 +74,13 @@ OF_POLICY: Final[Mapping[str, Explained]] = {
         "The training waits longer: for all pods instead of some.",
         "--drop GANG-MIN accepts that. A training with a fixed number of nodes could not have used fewer.",
     ),
+    "GANG-PRIORITY": Explained(
+        "schedulingPolicy.priorityClass was the pod group's; pods had the priority of their own template.",
+        "Trainer takes the group's priority class from the pods, so they have it now.",
+        "The pods may preempt others, or be spared, where they were not; and Trainer refuses a TrainJob whose "
+        "PriorityClass is not there.",
+        "Look whether the class exists in the cluster. If the group's priority had no effect, take it out.",
+    ),
     "LIVE-RUNNING": Explained(
         "The job runs on the cluster.",
         "A running job cannot be moved. Its description is converted; its pods stay v1's until they end.",

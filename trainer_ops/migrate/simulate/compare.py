@@ -119,9 +119,12 @@ def _whole(v1: Fleet, v2: Fleet, old: _Translation, new: _Translation) -> Iterat
         yield "nodes", "number", str(v1.nodes), str(v2.nodes)
     if v1.processes != v2.processes and not v1.pods[0].code.env.get("PET_NPROC_PER_NODE"):
         yield "processes", "of a node", v1.processes, v2.processes
-    before, after = [sorted(side(line) for line in fleet.hostfile) for side, fleet in ((old, v1), (new, v2))]
-    if before != after:
+    before, after = [[side(line) for line in fleet.hostfile] for side, fleet in ((old, v1), (new, v2))]
+    if sorted(before) != sorted(after):
         yield "hostfile", "hosts", "; ".join(before), "; ".join(after)
+    elif before != after:
+        # mpirun gives out ranks in the order of the lines.
+        yield "ranks", "order of hosts", "; ".join(before), "; ".join(after)
     for name, number in _totals(v1).items():
         other = _totals(v2).get(name)
         if other != number:

@@ -10,7 +10,7 @@ from trainer_ops.migrate.normalise import V1Job
 from trainer_ops.migrate.options import Options
 from trainer_ops.migrate.paths import leaves
 from trainer_ops.migrate.simulate.compare import Difference, compare
-from trainer_ops.migrate.simulate.named import extras, name
+from trainer_ops.migrate.simulate.named import extras, name, told_of_roles
 from trainer_ops.migrate.simulate.runtimes import STOCK
 from trainer_ops.migrate.simulate.v1 import simulate_v1
 from trainer_ops.migrate.simulate.v2 import simulate_v2
@@ -29,6 +29,7 @@ def play(
     runtime: Mapping[str, Any] | None,
     options: Options,
     findings: Sequence[Finding],
+    agreed: V1Job | None = None,
 ) -> tuple[tuple[Difference, ...], tuple[Finding, ...]]:
     """All differences, each with the code that tells it, and what is to be told besides.
 
@@ -38,6 +39,7 @@ def play(
         runtime: its own; None: the stock one that it names.
         options: of the conversion.
         findings: of the conversion.
+        agreed: the v1 job with roles that are the same pods, if ROLE-DIFF has told in what they were not.
     """
     why = _unplayable(job, trainjob, runtime)
     if why:
@@ -45,7 +47,11 @@ def play(
     v1, v2 = simulate_v1(job), simulate_v2(trainjob, runtime)
     if not v1.pods or not v2.pods:
         return (), (finding("NOT-PLAYED", ("spec",), "the job has no pods"),)
-    return name(compare(v1, v2), job, options, findings, v2), (extras(v1, v2),)
+    found = name(compare(v1, v2), job, options, findings, v2)
+    if agreed is not None and agreed != job:
+        rest = name(compare(simulate_v1(agreed), v2), agreed, options, findings, v2)
+        found = told_of_roles(found, rest)
+    return found, (extras(v1, v2),)
 
 
 def _unplayable(job: V1Job, trainjob: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> str:
