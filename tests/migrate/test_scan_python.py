@@ -197,6 +197,18 @@ def test_status_and_labels() -> None:
     )
 
 
+def test_conditions_of_argo_and_names_that_are_given_together() -> None:
+    text = """
+        GROUP, (VERSION, PLURAL) = "kubeflow.org", ("v1", "pytorchjobs")
+        KIND, OTHER = pair
+        Resource(name="r", success_condition="status.replicaStatuses.Worker.succeeded > 0")
+        client.CustomObjectsApi().delete_namespaced_custom_object(GROUP, "v1", "x", PLURAL, "a")
+        g, p = "kubeflow.org", "tfjobs"
+        client.CustomObjectsApi().get_namespaced_custom_object(g, "v1", "x", p, "a")
+    """
+    assert told_codes(text) == [(4, "STATUS-READ"), (7, "API-CALL")]
+
+
 def test_older_sdks_and_other_ways_to_hold_a_client() -> None:
     text = """
         from kubeflow.pytorchjob import PyTorchJobClient

@@ -143,6 +143,7 @@ class TestPipelines:
         told = found("pipeline_launcher.py")
         assert codes(told) == [
             (8, "KFP-LAUNCHER"), (11, "KFP-LAUNCHER"), (24, "KFP-LAUNCHER"), (32, "KFP-LAUNCHER"), (34, "KFP-RESOURCE"),
+            (43, "STATUS-READ"),
         ]  # fmt: skip
         ast.parse(told[2].replacement)
         assert 'target=f"kubernetes://in-cluster/{namespace}"' in told[2].replacement

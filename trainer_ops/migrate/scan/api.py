@@ -122,4 +122,7 @@ def _holds(value: Any) -> bool:
 def _is_replica_statuses(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr in ("replica_statuses", "replicaStatuses")
-    return isinstance(node, ast.Constant) and node.value == "replicaStatuses"
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return False
+    # Argo's conditions: a line, unlike a manifest that holds them, which is migrated itself.
+    return node.value == "replicaStatuses" or ("status.replicaStatuses." in node.value and "\n" not in node.value)

@@ -226,11 +226,21 @@ def _same_maker(first: ast.expr | None, second: ast.expr) -> bool:
 
 def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     if isinstance(node, ast.Assign):
-        yield from ((target, node.value) for target in node.targets)
+        for target in node.targets:
+            yield from _pairs(target, node.value)
     elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
         yield node.target, node.value
     elif isinstance(node, ast.With | ast.AsyncWith):
         yield from ((item.optional_vars, item.context_expr) for item in node.items if item.optional_vars is not None)
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """``a, b = 1, 2`` is two."""
+    sides = [side.elts for side in (target, value) if isinstance(side, ast.Tuple | ast.List)]
+    if len(sides) == 2 and len(sides[0]) == len(sides[1]) and not any(isinstance(one, ast.Starred) for one in sides[0]):
+        yield from zip(*sides, strict=True)
+    else:
+        yield target, value
 
 
 def dotted(node: ast.expr) -> str:
