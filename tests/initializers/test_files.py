@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,8 +40,8 @@ def provider_of(path: Path) -> FileProvider:
     return FileProvider(source_of(path), path)
 
 
-def make(path: Path, store: Path, provider: Provider | None = None) -> Snapshot:
-    source = source_of(path)
+def make(path: Path, store: Path, provider: Provider | None = None, ignore: str = "") -> Snapshot:
+    source = replace(source_of(path), ignore=(ignore,) if ignore else ())
     opened = provider or open_provider(source)
     return take(source, FolderStore(store), kind="dataset", provider=opened, clock=VirtualClock())
 
@@ -142,8 +145,35 @@ def test_links_are_followed_and_circles_are_not(folder: Path, tmp_path: Path) ->
 
 def test_links_to_nowhere_are_named(folder: Path) -> None:
     (folder / "dangling").symlink_to("nowhere")
-    with pytest.raises(InvalidRequest, match="dangling"):
+    with pytest.raises(SnapshotError, match=r"dangling', a link to what is not there\. Mend the link"):
         provider_of(folder).resolve()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "dangling link"])
+def test_what_cannot_be_copied_is_left_out_as_the_error_says(kind: str, folder: Path, tmp_path: Path) -> None:
+    (folder / "odd").symlink_to("nowhere") if kind == "dangling link" else os.mkfifo(folder / "odd")
+    with pytest.raises(SnapshotError, match="out with an ignore pattern"):
+        make(folder, tmp_path / "store")
+    made = make(folder, tmp_path / "store", ignore="odd")
+    assert "odd" not in tree(Path(made.location.removeprefix("file://")))
+    assert made.files > 0
+
+
+def test_a_file_that_this_user_may_not_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything, so the refusal is the test's."""
+    opened: list[Path] = []
+    real = Path.open
+
+    def refuse(path: Path, *given: Any, **more: Any) -> Any:
+        if path == folder / "a.csv":
+            opened.append(path)
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *given, **more)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(SnapshotError, match=r"a\.csv cannot be read: Permission denied\. Let this user read it"):
+        make(folder, tmp_path / "store")
+    assert len(opened) == 1, "listing again does not help"
 
 
 def test_nothing_there(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from trainer_ops.initializers.collect import collect, superfluous
 from trainer_ops.initializers.folder_store import FolderStore
 from trainer_ops.initializers.manifest import FileEntry, Manifest
 from trainer_ops.initializers.object_store import ObjectStore
+from trainer_ops.initializers.provider import SnapshotError
 from trainer_ops.initializers.source import parse
 from trainer_ops.initializers.store import open_store
 from trainer_ops.initializers.take import take
@@ -207,6 +209,25 @@ def test_gc_removes_and_says_what(store: FolderStore, clock: VirtualClock, tmp_p
     assert (freed.snapshots, freed.size) == (said.snapshots, 4)
     assert [one.key for one in store.list()] == [new.key]
     assert set(os.listdir(tmp_path / "store")) == {new.key, ".locks", ".partial"}
+
+
+def test_gc_says_that_it_may_not_and_not_that_somebody_is_busy(
+    store: FolderStore, clock: VirtualClock, tmp_path: Path
+) -> None:
+    make(store, clock)
+    locks = tmp_path / "store" / ".locks"
+    shutil.rmtree(locks)
+    locks.touch()  # also root cannot lock anything there
+    with pytest.raises(SnapshotError, match="cannot hold snapshots: File exists"):
+        collect(store, now=clock.now(), keep_last=0)
+    assert len(store.list()) == 1
+
+
+def test_a_store_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for look in (FolderStore(tmp_path / "file").list, FolderStore(tmp_path / "file").broken):
+        with pytest.raises(SnapshotError, match=r"file cannot be read: Not a directory\. Check that it is a folder of"):
+            look()
 
 
 def test_a_hit_makes_it_young_again(store: FolderStore, clock: VirtualClock, tmp_path: Path) -> None:

@@ -55,6 +55,9 @@ def collect(
         partials_older_than: seconds; a broken download touched within them stays.
         dry_run: say it, do not do it.
 
+    Raises:
+        SnapshotError: this user may not read, lock or remove what is there.
+
     With neither ``keep_last`` nor ``older_than`` no snapshot goes; with both, those go that both let go. What is being
     made, or locked for another reason, never goes.
     """
@@ -71,7 +74,9 @@ def collect(
             with store.lock(key, clock=WallClock(), timeout=0, note=lambda _text: None):
                 if not dry_run:
                     how(key)
-        except SnapshotError:
+        except SnapshotError as problem:
+            if not problem.transient:
+                raise  # It cannot be locked at all: nobody works on it, and waiting would not help.
             busy.add(key)
             return False
         return True

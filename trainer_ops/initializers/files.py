@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from trainer_ops.errors import InvalidRequest
+from trainer_ops.initializers.manifest import taken
 from trainer_ops.initializers.provider import Listing, RemoteFile, SnapshotError, SourceChanged
 from trainer_ops.initializers.source import Source
 
@@ -59,17 +60,32 @@ class FileProvider:
         try:
             if not self._path.is_dir():
                 return {self._path.name: _regular(self._path, self._source)}
-            return {path.relative_to(self._path).as_posix(): _regular(path, self._source) for path in _walk(self._path)}
+            return dict(self._found())
         except OSError as problem:
             raise InvalidRequest(
                 "uri", f"{self._source.uri}: {problem.strerror or problem} ({problem.filename})", "Check the path."
             ) from problem
+
+    def _found(self) -> Iterator[tuple[str, os.stat_result]]:
+        """What cannot be copied is no reason to refuse a folder where the patterns leave it out."""
+        for path in _walk(self._path):
+            name = path.relative_to(self._path).as_posix()
+            try:
+                yield name, _regular(path, self._source)
+            except SnapshotError:
+                if taken(name, self._source):
+                    raise
 
     def fetch(self, file: RemoteFile, part: Path, wrote: Callable[[int], None]) -> None:
         """Copy it; the bytes that are there already are not copied again."""
         path = self._path / file.path if self._path.is_dir() else self._path
         try:
             origin = path.open("rb", buffering=0)
+        except PermissionError as problem:
+            raise SnapshotError(
+                f"{path} cannot be read: {problem.strerror}",
+                remedy="Let this user read it, or leave it out with an ignore pattern.",
+            ) from problem
         except OSError as problem:
             raise SourceChanged(f"{path} cannot be read any more ({problem.strerror or problem})") from problem
         with origin, part.open("ab", buffering=0) as copy:
@@ -108,11 +124,19 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 def _regular(path: Path, source: Source) -> os.stat_result:
-    found = path.stat()
+    try:
+        found = path.stat()
+    except FileNotFoundError as problem:
+        if not path.is_symlink():
+            raise
+        raise SnapshotError(
+            f"{source.uri} holds {str(path)!a}, a link to what is not there",
+            remedy="Mend the link, or leave it out with an ignore pattern.",
+        ) from problem
     if not stat.S_ISREG(found.st_mode):
         raise SnapshotError(
             f"{source.uri} holds {str(path)!a}, which is no regular file",
-            remedy="Leave pipes, sockets and devices out of the folder.",
+            remedy="Take pipes, sockets and devices out of the folder, or leave them out with an ignore pattern.",
         )
     return found
 

@@ -69,6 +69,8 @@ class FolderStore:
                 used = os.fstat(file.fileno()).st_mtime
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
+        except OSError as problem:
+            raise _unreadable(path, problem) from problem
         if head.key != path.parent.name or not (path.parent / "data").is_dir():
             return None
         return replace(head, used=max(head.created, used))
@@ -178,6 +180,15 @@ def _keys(folder: Path) -> list[str]:
         return sorted(name for name in os.listdir(folder) if _KEY.fullmatch(name))
     except FileNotFoundError:
         return []
+    except OSError as problem:
+        raise _unreadable(folder, problem) from problem
+
+
+def _unreadable(path: Path, problem: OSError) -> SnapshotError:
+    return SnapshotError(
+        f"{path} cannot be read: {problem.strerror or problem}",
+        remedy="Check that it is a folder of snapshots, and that this user may read it.",
+    )
 
 
 def _problem(data: Path, entry: FileEntry) -> str:

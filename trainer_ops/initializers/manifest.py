@@ -16,7 +16,7 @@ from trainer_ops.initializers.provider import Listing, RemoteFile, SnapshotError
 from trainer_ops.initializers.source import Source
 from trainer_ops.model.snapshot import FORMAT, Snapshot, SnapshotKind
 
-__all__ = ["FileEntry", "Manifest", "check_clashes", "select"]
+__all__ = ["FileEntry", "Manifest", "check_clashes", "select", "taken"]
 
 _NAMES_SHOWN: Final = 8
 # What Linux and macOS take; a longer name could be listed but not written.
@@ -199,17 +199,18 @@ def select(listing: Listing, source: Source) -> tuple[RemoteFile, ...]:
         SnapshotError: a path cannot be a file below a folder, or two cannot be there at once.
     """
     files = [file for file in listing.files if not (file.path.endswith("/") and not file.size)]
-    taken = [file for file in files if _taken(file.path, source)]
-    if not taken:
+    chosen = [file for file in files if taken(file.path, source)]
+    if not chosen:
         raise _nothing(files, source)
-    for file in taken:
+    for file in chosen:
         _check_path(file.path, source)
-    taken.sort(key=lambda file: file.path)
-    _check_folders(taken, source)
-    return tuple(taken)
+    chosen.sort(key=lambda file: file.path)
+    _check_folders(chosen, source)
+    return tuple(chosen)
 
 
-def _taken(path: str, source: Source) -> bool:
+def taken(path: str, source: Source) -> bool:
+    """Whether the patterns take a path."""
     included = not source.include or any(_matches(path, pattern) for pattern in source.include)
     return included and not any(_matches(path, pattern) for pattern in source.ignore)
 
