@@ -45,3 +45,9 @@ def test_more_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_service_account(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rbac", "--service-account", "a:b:c"]) == 2
     assert '"a:b:c" is no service account' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["No Such", "team_a", "-a", "a" * 64])
+def test_no_namespace(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rbac", f"--namespace={name}"]) == 2
+    assert f'--namespace: "{name}" is no name of a namespace' in capsys.readouterr().err

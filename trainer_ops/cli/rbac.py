@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -27,8 +28,11 @@ def rbac(
     For kubectl apply -f - to read. Nothing is sent anywhere. Without anyone to give it to, it is the Role alone.
     """
     from trainer_ops.build.rbac import KFP_ACCOUNTS, Subject, manifests, subject_of
+    from trainer_ops.errors import InvalidRequest
 
     where = namespace or ("kubeflow" if kfp else "default")
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", where):
+        raise InvalidRequest("--namespace", f'"{where}" is no name of a namespace', "Use a-z, 0-9 and -")
     accounts = list(service_account or ()) or (list(KFP_ACCOUNTS) if kfp else [])
     subjects = [subject_of(one, namespace=where) for one in accounts]
     subjects += [Subject(one) for one in user or ()]
