@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.migrate.checked import checked, codes, env_of, fates, pytorch, trainer_of
+from tests.migrate.kinds import job, mpi
 
 RUN = {"command": ["torchrun", "x.py"]}
 DIGEST = f"a@sha256:{'0' * 64}"
@@ -151,6 +152,51 @@ def test_sidecars_stay_beside_the_container_that_trains() -> None:
     assert "RANK" in {item["name"] for item in pod["containers"][1]["env"]}
     assert fates(done)[f"{HERE}.containers[0].name"] == f"{POD}.containers[1].name"
     assert "SIDECAR" in codes(done, "warning")
+
+
+SIDE = {"containers": [{"name": "side", "image": "s:1"}]}
+ENDS: dict[str, tuple[dict[str, Any], dict[str, Any], str | None]] = {
+    "Master and Workers become one Job": (pytorch(pod=SIDE), {}, "warning"),
+    "and only the first node has to end": (pytorch(pod=SIDE), {"preserve_success": True}, "info"),
+    "a Master alone": (pytorch(pod=SIDE, workers=None), {}, "info"),
+    "Workers alone": (pytorch(pod=SIDE, master=False, workers=2), {}, "info"),
+    "one of the Workers was enough": (
+        pytorch(pod=SIDE, master=False, workers=2, elasticPolicy={"minReplicas": 2, "maxReplicas": 2}),
+        {},
+        "warning",
+    ),
+    "XGBoost": (job("XGBoostJob", {"Master": 1, "Worker": 1}, pod=SIDE), {}, "warning"),
+    "JAX": (job("JAXJob", {"Worker": 2}, pod=SIDE), {}, "info"),
+    "TensorFlow waits for worker 0": (job("TFJob", {"Worker": 2}, pod=SIDE), {}, "info"),
+    "MPI waits for the launcher": (mpi(pod=SIDE), {}, None),
+}
+
+
+@pytest.mark.parametrize(("raw", "options", "severity"), ENDS.values(), ids=ENDS.keys())
+def test_what_a_sidecar_keeps_waiting(raw: dict[str, Any], options: dict[str, Any], severity: str | None) -> None:
+    done = checked(raw, **options)
+    told = [found.severity for found in done.findings if found.code == "SIDECAR"]
+    assert told == ([severity] if severity else [])
+
+
+def test_a_sidecar_of_pods_that_nothing_waits_for() -> None:
+    """Parameter servers are ended with the training, whatever runs in them."""
+    raw = job("TFJob", {"Chief": 1, "PS": 1, "Worker": 1})
+    raw["spec"]["tfReplicaSpecs"]["PS"]["template"]["spec"]["containers"].append(SIDE["containers"][0])
+    assert "SIDECAR" not in codes(checked(raw))
+
+
+@pytest.mark.parametrize(
+    ("raw", "port"),
+    [
+        pytest.param(pytorch(pod={"hostNetwork": True}), "port 29500", id="torch"),
+        pytest.param(mpi(pod={"hostNetwork": True}), "sshd's port", id="MPI"),
+        pytest.param(job("TFJob", {"Worker": 2}, pod={"hostNetwork": True}), "TensorFlow's port", id="TensorFlow"),
+    ],
+)
+def test_the_port_that_two_pods_of_a_host_would_want(raw: dict[str, Any], port: str) -> None:
+    told = {found.message for found in checked(raw).findings if found.code == "HOST-NETWORK"}
+    assert told == {f"two pods of one host would both listen on {port}"}
 
 
 @pytest.mark.parametrize(

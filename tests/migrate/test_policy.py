@@ -147,6 +147,25 @@ def test_scheduling_policy(gang: Any, policy: dict[str, Any], fate: str, refused
     assert ("GANG-PRIORITY" in codes(done)) is ("priorityClass" in policy)
 
 
+def test_two_queues_that_are_not_the_same() -> None:
+    raw = pytorch(RUN, runPolicy={"schedulingPolicy": {"queue": "wins"}})
+    raw["metadata"]["annotations"] = {"scheduling.volcano.sh/queue-name": "loses"}
+    done = checked(raw, gang="volcano")
+    assert done.runtime is not None
+    held = done.runtime["spec"]["template"]["metadata"]["annotations"]
+    assert held == {"scheduling.volcano.sh/queue-name": "wins"}
+    (told,) = (one for one in done.findings if one.code == "GANG-FLAG")
+    assert told.v1_path == 'metadata.annotations["scheduling.volcano.sh/queue-name"]'
+
+
+@pytest.mark.parametrize(("own", "told"), [("p", False), ("other", True)])
+def test_a_group_has_the_priority_of_its_pods(own: str, told: bool) -> None:
+    raw = pytorch(RUN, pod={"priorityClassName": own}, runPolicy={"schedulingPolicy": {"priorityClass": "p"}})
+    done = checked(raw, gang="volcano")
+    assert job_of(done)["template"]["spec"]["priorityClassName"] == own
+    assert ("GANG-PRIORITY" in codes(done)) is told
+
+
 def test_a_part_of_the_gang_when_asked() -> None:
     raw = pytorch(RUN, workers=2, runPolicy={"schedulingPolicy": {"minAvailable": 2}})
     assert checked(raw, gang="volcano", drop=frozenset({"GANG-MIN"})).ok

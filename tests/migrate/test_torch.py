@@ -393,26 +393,3 @@ def test_a_generate_name_that_is_too_long() -> None:
     job = pytorch()
     job["metadata"] = {"generateName": f"{'a' * 50}-"}
     assert codes(checked(job), "refused") == ["NAME-LEN"]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        pytest.param(["accelerate", "launch", "--main_process_port", "$(MASTER_PORT)", "t.py"], id="a word"),
-        pytest.param(["torchrun", "--rdzv_endpoint=$(MASTER_ADDR):$(MASTER_PORT)", "t.py"], id="part of a word"),
-        pytest.param(["torchrun", "--master_port=$(PET_MASTER_PORT)", "t.py"], id="torchrun's own"),
-    ],
-)
-def test_a_port_that_kubernetes_writes_into_the_command(words: list[str]) -> None:
-    """The new port is told where the variable is; that the command follows it is no difference of its own."""
-    done = checked(pytorch({"command": words, **GPU}))
-    assert trainer_of(done)["command"] == words
-    assert "command" not in {one.topic for one in done.differences}
-    assert "23456" in [one.v1 for one in done.differences if one.topic == "port"]
-
-
-def test_a_port_in_the_command_is_compared() -> None:
-    """Only what a variable wrote follows the variable."""
-    words = ["python", "t.py", "$(MASTER_PORT)", "23456"]
-    done = checked(pytorch({"command": words, **GPU}))
-    assert trainer_of(done)["command"] == words

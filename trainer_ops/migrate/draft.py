@@ -130,6 +130,7 @@ class Draft:
         when_stock: findings that are told when a stock runtime carries the job.
         rewritten: see ``rewrote``.
         agreed: see ``agree``.
+        sidecars: containers beside the one with the code: where in the job, and in which part.
     """
 
     job: V1Job
@@ -153,6 +154,7 @@ class Draft:
     when_stock: list[Finding] = field(default_factory=list)
     rewritten: dict[Place, str] = field(default_factory=dict)
     agreed: dict[str, Role] = field(default_factory=dict)
+    sidecars: list[tuple[Path, Part]] = field(default_factory=list)
 
     def add_part(self, name: str, *, trains: bool = False, pods: int | str | None = None) -> Part:
         """A new replicatedJob, after those that are there."""

@@ -82,7 +82,12 @@ def _queue(draft: Draft, gang: str, value: Any, path: Path) -> None:
     if not value:
         draft.drop(path, "empty")
     elif gang == "volcano":
-        draft.jobset["metadata"].setdefault("annotations", {})[QUEUE] = value
+        held = draft.jobset["metadata"].setdefault("annotations", {})
+        if held.get(QUEUE, value) != value:
+            message = f"the queue was {held[QUEUE]} here and {value} in schedulingPolicy, which wins"
+            draft.say("GANG-FLAG", ("metadata", "annotations", QUEUE), message, remedy="Keep one of them")
+            draft.rewrote(("jobset", "metadata", "annotations", QUEUE), "schedulingPolicy.queue wins")
+        held[QUEUE] = value
         draft.link(path, ("jobset", "metadata", "annotations", QUEUE))
     else:
         draft.drop(path, "of no effect with the scheduler plugins, in v1 too")
@@ -93,7 +98,11 @@ def _priority(draft: Draft, value: Any, path: Path) -> None:
         draft.drop(path, "empty")
         return
     for part in draft.parts:
-        if part.spec.get("priorityClassName"):
+        own = part.spec.get("priorityClassName")
+        if own:
+            if own != value and gang_of(draft) == "volcano":
+                message = f"the group has priority class {own} now, as its pods; in v1 it had {value}"
+                draft.say("GANG-PRIORITY", path, message)
             draft.drop(path, "the pods name their own priority class")
         else:
             message = f"the pods have priority class {value} now; v1 gave it to their group alone"

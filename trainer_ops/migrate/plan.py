@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from trainer_ops.migrate import metadata, policy
+from trainer_ops.migrate import metadata, pods, policy
 from trainer_ops.migrate.draft import Draft
 from trainer_ops.migrate.ledger import Ledger
 from trainer_ops.migrate.normalise import V1Job
@@ -37,5 +37,6 @@ def plan(job: V1Job, options: Options, ledger: Ledger) -> Draft:
     _KINDS[job.kind.name](job, draft, options)
     if draft.trainer is not None:
         policy.run_policy(draft, outlive=draft.outlive)
+        pods.sidecars(draft)
         rewrite_selectors(draft)
     return draft

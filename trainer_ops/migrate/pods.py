@@ -10,16 +10,19 @@ from trainer_ops.migrate import fields
 from trainer_ops.migrate.draft import NODE, Draft, Part
 from trainer_ops.migrate.ledger import Fate
 from trainer_ops.migrate.normalise import Role
-from trainer_ops.migrate.paths import Path
+from trainer_ops.migrate.paths import Path, get
 from trainer_ops.migrate.places import Key, Place
 
-__all__ = ["carry", "names_of", "same", "without_nulls"]
+__all__ = ["carry", "names_of", "same", "sidecars", "without_nulls"]
 
 V1_LABELS = "training.kubeflow.org/"
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _POD_GROUPS = ("scheduling.k8s.io/group-name", "scheduling.x-k8s.io/pod-group")
 _BY_JOBSET = "JobSet gives the pods their names"
 _MESH = "sidecar.istio.io/inject"
+# Where Master and Workers become nodes of one Job, which all have to end.
+_JOINED = ("PyTorchJob", "XGBoostJob")
+_LISTENS = {"MPIJob": "sshd's port", "TFJob": "TensorFlow's port", "PaddleJob": "Paddle's port"}
 
 
 def carry(draft: Draft, role: Role, part: Part) -> None:
@@ -150,7 +153,8 @@ def _pod_field(draft: Draft, part: Part, path: Path, name: str, value: Any) -> N
     if name == "nodeName":
         draft.say("NODE-NAME", path, f"all pods are put on {value}, past the scheduler", severity="warning")
     if name == "hostNetwork":
-        draft.say("HOST-NETWORK", path, "two pods of one host would both listen on port 29500")
+        port = _LISTENS.get(draft.job.kind.name, "port 29500")
+        draft.say("HOST-NETWORK", path, f"two pods of one host would both listen on {port}")
     part.spec[name] = without_nulls(value)
     _link_items(draft, path, part.place("spec", name), name, value)
 
@@ -199,14 +203,32 @@ def _container(draft: Draft, role: Role, part: Part, held: Mapping[str, Any], at
             _ports(draft, where, (*place, "ports"), made, value)
         elif field in fields.CONTAINER:
             _container_field(draft, where, (*place, field), made, held)
-    # An MPIJob is over with its launcher's pod in both generations, and a pod with all of its containers.
-    if not is_main and at[0] == "containers" and draft.job.kind.name != "MPIJob":
-        draft.say(
-            "SIDECAR",
-            path,
-            f"the container {held.get('name')} has to end in every pod before the training is over;"
-            " in v1 the pods of the first role were enough",
-        )
+    if not is_main and at[0] == "containers":
+        draft.sidecars.append((path, part))
+
+
+def sidecars(draft: Draft) -> None:
+    """Say of containers beside the one with the code what they keep waiting; call it when the job's end is decided."""
+    targets = draft.jobset["spec"].get("successPolicy", {}).get("targetReplicatedJobs")
+    for path, part in draft.sidecars:
+        # An MPIJob is over with its launcher's pod in both generations, and a pod with all of its containers. Pods
+        # that nothing waits for are ended with the training.
+        if draft.job.kind.name == "MPIJob" or (targets and part.name not in targets):
+            continue
+        name = (get(draft.job.raw, path) or {}).get("name")
+        if _waited_for_in_v1(draft, part):
+            message = f"the container {name} has to end before the training is over, as in v1"
+            draft.say("SIDECAR", path, message, severity="info")
+        else:
+            message = f"the container {name} has to end in every pod before the training is over;"
+            draft.say("SIDECAR", path, f"{message} in v1 the pods of the first role were enough")
+
+
+def _waited_for_in_v1(draft: Draft, part: Part) -> bool:
+    """Whether v1 waited for the end of the same pods: not where roles were joined, or one worker's end was enough."""
+    held = [role for role in draft.job.roles if role.replicas != 0]
+    fewer = draft.job.kind.name in _JOINED and (len(held) > 1 or bool(draft.job.spec.get("elasticPolicy")))
+    return not fewer or draft.num_nodes == 1 or "successPolicy" in part.job
 
 
 def _container_field(draft: Draft, path: Path, place: Place, made: dict[str, Any], held: Mapping[str, Any]) -> None:
