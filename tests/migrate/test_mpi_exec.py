@@ -97,7 +97,8 @@ def test_sidecars_kept_an_mpi_job_from_its_end_as_they_do_now(workers: int | Non
 @pytest.mark.parametrize("role", ["launcher", "worker"])
 def test_intel_mpi_shows_by_its_variables(role: str) -> None:
     env = [{"name": "A", "value": "1"}, {"name": "I_MPI_DEBUG", "value": "5"}]
-    done = checked(v1(**{role: {"env": env}}), image_has_sshd=True)
+    held: dict[str, Any] = {role: {"env": env}}
+    done = checked(v1(**held), image_has_sshd=True)
     (found,) = (one for one in done.findings if one.severity == "refused")
     assert (found.code, found.v1_path.rpartition(".")[2]) == ("MPI-IMPL", "env[1]")
 
