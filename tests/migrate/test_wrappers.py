@@ -158,6 +158,18 @@ class TestArgo:
         failed = [f"status.jobsStatus.{i}.failed > 0" for i in range(3)]
         assert resource["failureCondition"].split(", ") == failed
 
+    @pytest.mark.parametrize("action", ["get", "patch", "delete"])
+    def test_of_a_job_that_something_else_makes_the_manifest_is_no_job(self, action: str) -> None:
+        name = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {suspend: true}\n"
+        text = ARGO.replace(indented(PARAMETERS, 8), indented(name, 8)).replace("action: create", f"action: {action}")
+        made = done(text)
+        assert made.result.jobs == ()
+        (told,) = (placed for placed in made.result.findings if placed.finding.code == "WRAPPER")
+        assert told.finding.severity == "refused"
+        assert f"Argo WorkflowTemplate flow, template train: {action} is of a job" in told.finding.message
+        assert text.split("\n")[told.line - 1].strip() == "apiVersion: kubeflow.org/v1"
+        assert made.text == text
+
     def test_a_number_that_is_not_known_is_refused_without_the_flag(self) -> None:
         made = done(ARGO)
         assert made.text == ARGO

@@ -18,6 +18,8 @@ from trainer_ops.model.names import slug
 
 __all__ = ["ARGO_KINDS", "Inner", "Page", "Site", "read_page", "sites_of"]
 
+# What Argo does to objects that are there.
+_OF_ANOTHER: Final = ("get", "delete", "patch")
 # By this label Katib knows a ConfigMap of trial templates; it gives what it makes of them a name.
 _KATIB: Final = "katib.kubeflow.org/component"
 ARGO_KINDS: Final = frozenset({"Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow"})
@@ -229,6 +231,17 @@ class _Walk:
         block = getattr(node, "style", None) in ("|", ">")
         line = self._document.line_of(path) + self._first - 1 + (1 if block else 0)
         within, alone = self._text_carrier(path)
+        action = get(self._document.value, (*path[:-1], "action"))
+        if within.startswith("Argo") and action in _OF_ANOTHER:
+            told = finding(
+                "WRAPPER",
+                path,
+                f"{within}: {action} is of a job that something else makes, and the manifest only names it",
+                severity="refused",
+                remedy="Name the TrainJob that it is now; spec.suspend is the one thing of it that may be changed",
+            )
+            self._findings.append(Placed(told, line, self._document.index))
+            return
         masks = Masks()
         if alone and "{{" in value:
             value, masks = mask(value)

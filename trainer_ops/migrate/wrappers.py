@@ -20,7 +20,7 @@ from trainer_ops.migrate.sites import Inner, Page, Site
 from trainer_ops.migrate.yamltext import scalar
 from trainer_ops.model import keys
 
-__all__ = ["Around", "around_manifest", "around_site"]
+__all__ = ["Around", "around_manifest", "around_site", "deciding"]
 
 _NODE = "node"
 _SUCCESS: Final = 'status.conditions.#(type=="Complete")#|#(status=="True")#'
@@ -152,12 +152,12 @@ def around_manifest(outer: Page, inner: Inner, converted: Converted) -> Around:
         remedy = "Write them into spec.trialTemplate of each, beside configMap"
         making.findings.append(finding("WRAPPER-COND", (), told, remedy=remedy))
         return making.made()
-    deciding, count = _deciding(converted)
+    index, count = deciding(converted)
     resource = inner.path[:-1]
     # Argo takes a step for failed when one of the failure conditions holds, whichever it is.
     failed = ", ".join(f"status.jobsStatus.{i}.failed > 0" for i in range(count))
     for name, after in (
-        ("successCondition", f"status.jobsStatus.{deciding}.succeeded > 0"),
+        ("successCondition", f"status.jobsStatus.{index}.succeeded > 0"),
         ("failureCondition", failed),
     ):
         before = making.value((*resource, name))
@@ -175,7 +175,7 @@ def around_manifest(outer: Page, inner: Inner, converted: Converted) -> Around:
     return making.made()
 
 
-def _deciding(converted: Converted) -> tuple[int, int]:
+def deciding(converted: Converted) -> tuple[int, int]:
     """Which entry of ``status.jobsStatus`` decides, and how many there are.
 
     They are not in the order of the runtime: JobSet sorts them by name, z first (replicatedJobStatusesEqual, v0.12).
