@@ -93,7 +93,9 @@ def test_a_long_diagnosis_is_cut(hook: Any) -> None:
     assert len(hook.bodies[0]["text"]) == 3000
 
 
-@pytest.mark.parametrize(("url", "reason"), [("", "404"), ("http://127.0.0.1:9/SECRET", "Error"), ("SECRET", "Error")])
+@pytest.mark.parametrize(
+    ("url", "reason"), [("", "404"), ("http://127.0.0.1:9/SECRET", "Error"), ("http://[SECRET", "Error")]
+)
 def test_a_webhook_that_fails_is_named_without_its_secret(url: str, reason: str, hook: Any) -> None:
     hook.status = 404
     with pytest.raises(TrainerOpsError, match="the webhook did not take the message") as raised:
@@ -101,3 +103,10 @@ def test_a_webhook_that_fails_is_named_without_its_secret(url: str, reason: str,
     assert reason in str(raised.value)
     assert "SECRET" not in str(raised.value)
     assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize("url", ["SECRET", "file:///dev/null?SECRET", "ftp://127.0.0.1/SECRET", "None"])
+def test_what_nobody_would_be_told_by_is_refused(url: str) -> None:
+    with pytest.raises(TrainerOpsError, match=r"is no URL that can be posted to\. Write https://host/path") as raised:
+        notifier(url)({"ti": Ti()})
+    assert "SECRET" not in str(raised.value)

@@ -22,6 +22,9 @@ def post_text(url: str, text: str) -> None:
     Raises:
         TrainerOpsError: it was not taken. The URL, which is a secret, is not in the message.
     """
+    # urllib opens file:// and ftp:// too: nobody would be told, and nobody would hear of it.
+    if not str(url).lower().startswith(("https://", "http://")):
+        raise TrainerOpsError("the webhook is no URL that can be posted to", remedy="Write https://host/path")
     data, headers = json.dumps({"text": text[:MOST_CHARACTERS]}).encode(), {"Content-Type": "application/json"}
     try:
         request = urllib.request.Request(url, data=data, headers=headers, method="POST")
