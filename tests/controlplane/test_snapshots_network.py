@@ -263,6 +263,7 @@ def test_what_is_refused_says_whose_credentials_they_were(town: Town) -> None:
         assert told[name].remedy.endswith(remedy.format(town.namespace)), name
     # None of them was worth a second try.
     assert len(of_snapshots(town, "Pod")) == len(of_snapshots(town, "Job"))
+    assert [note for note in town.notes if "tried again" in note] == []
 
 
 def failure(town: Town, source: str, asked: Mapping[str, Any]) -> TrainerOpsError:

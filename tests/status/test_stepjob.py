@@ -45,6 +45,13 @@ UNSCHEDULED = [
 GONE = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "drained"}]
 CLAIM = {"metadata": {"name": "data"}, "status": {"phase": "Pending"}}
 UNPROVISIONED = event("PersistentVolumeClaim", "data", "ProvisioningFailed", 'storageclass "x" not found')
+# As ``build.snapshot_job`` writes it.
+POLICY = {
+    "rules": [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": {"containerName": "snapshot", "operator": "In", "values": [1, 2]}},
+    ]
+}
 
 # (job, pods, events, claim) and (phase, reason, detail, patience)
 STATES: dict[str, tuple[tuple[Any, ...], tuple[str, str, str, float | None]]] = {
@@ -88,6 +95,18 @@ STATES: dict[str, tuple[tuple[Any, ...], tuple[str, str, str, float | None]]] = 
     "failed, and tried again": (
         (job(), [ended(75)]),
         ("waiting", "Retrying", "exit code 75; it is tried again", None),
+    ),
+    "failed for good, and the Job does not know it yet": (
+        (job(podFailurePolicy=POLICY), [ended(1)]),
+        ("running", "", "ending", None),
+    ),
+    "failed otherwise under the same policy": (
+        (job(podFailurePolicy=POLICY), [ended(75)]),
+        ("waiting", "Retrying", "exit code 75; it is tried again", None),
+    ),
+    "failed for good while it was drained": (
+        (job(podFailurePolicy=POLICY), [ended(1, conditions=GONE)]),
+        ("waiting", "Retrying", "exit code 1; it is tried again", None),
     ),
     "out of memory, and tried again": (
         (job(), [ended(137, reason="OOMKilled")]),

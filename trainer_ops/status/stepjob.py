@@ -119,6 +119,9 @@ def _going(job: Raw, pods: Sequence[ObservedPod], events: Sequence[ObservedEvent
         cause = _claimed(claim, events) or pod_cause(current, events)
     elif current.phase == "Failed":
         end = _end(current)
+        # A pod that was taken away is made again, whatever it ended with.
+        if end is not None and not disruption(current) and _is_last(job, end):
+            return StepState("running", detail="ending")
         cause = Cause("Retrying", f"{ending(end) if end else 'its pod failed'}; it is tried again", _message(current))
     elif current.phase == "Succeeded" or current.main is None or current.main.state == "terminated":
         return StepState("running", detail="ending")
@@ -127,6 +130,13 @@ def _going(job: Raw, pods: Sequence[ObservedPod], events: Sequence[ObservedEvent
     # What a person sees names no node: there is only one.
     detail = cause.detail.removeprefix(f"{_STEP}: ")
     return StepState("waiting", cause.reason, detail, cause.original, _patience(cause.reason))
+
+
+def _is_last(job: Raw, end: Terminated) -> bool:
+    """Whether the Job's policy ends it with this exit code; it says so itself a moment later."""
+    rules = ((job.get("spec") or {}).get("podFailurePolicy") or {}).get("rules") or ()
+    finals = [rule.get("onExitCodes") or {} for rule in rules if rule.get("action") == "FailJob"]
+    return any(codes.get("operator") == "In" and end.exit_code in (codes.get("values") or ()) for codes in finals)
 
 
 def _patience(reason: str) -> float | None:
