@@ -162,6 +162,8 @@ class TestArgo:
     def test_of_a_job_that_something_else_makes_the_manifest_is_no_job(self, action: str) -> None:
         name = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {suspend: true}\n"
         text = ARGO.replace(indented(PARAMETERS, 8), indented(name, 8)).replace("action: create", f"action: {action}")
+        # Also beside a script that holds a job, which the scanner tells.
+        text += "  - script:\n      source: |\n" + indented(f"kubectl apply -f - <<EOF\n{JOB}EOF\n", 8)
         made = done(text)
         assert made.result.jobs == ()
         (told,) = (placed for placed in made.result.findings if placed.finding.code == "WRAPPER")

@@ -163,7 +163,8 @@ def _migrated(source: Source, jobs: list[JobResult], outcomes: Mapping[Site, Out
     scanned = scan(source.name, source.text, options)
     # A script that the scanner understands needs no word that it is no YAML.
     inside = any(one.finding.code == "JOB-IN-CODE" for one in scanned)
-    own = [one for one in source.findings if not (inside and one.finding.code == "WRAPPER")]
+    said = ("WRAPPER", "warning")
+    own = [one for one in source.findings if not (inside and (one.finding.code, one.finding.severity) == said)]
     told = (*own, *scanned)
     result = FileResult(source.name, tuple(jobs), tuple(sorted(told, key=lambda one: one.line)), documents)
     return Migrated(source, result, text, tuple(left))
