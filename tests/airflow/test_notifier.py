@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -110,3 +111,19 @@ def test_what_nobody_would_be_told_by_is_refused(url: str) -> None:
     with pytest.raises(TrainerOpsError, match=r"is no URL that can be posted to\. Write https://host/path") as raised:
         notifier(url)({"ti": Ti()})
     assert "SECRET" not in str(raised.value)
+
+
+def test_an_answer_that_is_no_http() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            line, _ = server.accept()
+            with line:
+                line.recv(65536)
+                line.sendall(b"SSH-2.0-OpenSSH\r\n")
+
+        thread = Thread(target=answer)
+        thread.start()
+        with pytest.raises(TrainerOpsError, match=r"did not take the message \(BadStatusLine\)"):
+            notifier(f"http://127.0.0.1:{server.getsockname()[1]}/x")({"ti": Ti()})
+        thread.join()

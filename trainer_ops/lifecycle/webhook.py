@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from http.client import HTTPException
 from typing import Final
 from urllib.error import HTTPError
 
@@ -34,6 +35,6 @@ def post_text(url: str, text: str) -> None:
     except HTTPError as exc:
         reason = str(exc.code)
         exc.close()
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, HTTPException) as exc:
         reason = type(getattr(exc, "reason", exc)).__name__
     raise TrainerOpsError(f"the webhook did not take the message ({reason})", remedy="Check its URL")
