@@ -48,18 +48,9 @@ def when_new(
         measured = {"MODEL_URI": train.outputs["model_uri"], "CHAMPION_URI": champion_uri}
         evaluate = train_job(args=["evaluate"], env=measured, **job)
         evaluate.set_display_name("evaluate").set_caching_options(False)
-        promote = promote_model(
-            registry=registry,
-            plan=plan,
-            model_uri=train.outputs["model_uri"],
-            outcome=evaluate.outputs["outcome"],
-            metric=metric,
-            margin=margin,
-            keep=keep,
-            copy=copy,
-            note=snapshot,
-        )
-        promote.set_caching_options(False)
+        found = {"model_uri": train.outputs["model_uri"], "outcome": evaluate.outputs["outcome"], "note": snapshot}
+        rule = {"metric": metric, "margin": margin, "keep": keep, "copy": copy}
+        promote_model(registry=registry, plan=plan, **found, **rule).set_caching_options(False)
 
 
 @dsl.pipeline(name="scheduled-retraining", description="Trains when there is something new, promotes what is better.")
@@ -86,26 +77,13 @@ def scheduled_retraining(
         taken = initialize_dataset(uri=data, to=store, secret_ref=secret_ref, target=target)
         taken.set_caching_options(False)
         snapshot = taken.outputs["snapshot"]
-        plan = decide_retraining(
-            registry=registry, snapshot=snapshot, script_uri=script_uri, settings={"rounds": rounds}, force=force
-        )
+        made_from = {"snapshot": snapshot, "script_uri": script_uri}
+        plan = decide_retraining(registry=registry, settings={"rounds": rounds}, force=force, **made_from)
         plan.set_caching_options(False)
-        when_new(
-            new=plan.outputs["train"],
-            plan=plan.outputs["plan"],
-            champion_uri=plan.outputs["champion_uri"],
-            snapshot=snapshot,
-            script_uri=script_uri,
-            registry=registry,
-            runtime=runtime,
-            models=models,
-            rounds=rounds,
-            metric=metric,
-            margin=margin,
-            keep=keep,
-            copy=copy,
-            target=target,
-        )
+        job = {"runtime": runtime, "models": models, "rounds": rounds, "target": target}
+        rule = {"metric": metric, "margin": margin, "keep": keep, "copy": copy}
+        decided = {name: plan.outputs[name] for name in ("plan", "champion_uri")}
+        when_new(new=plan.outputs["train"], registry=registry, **decided, **made_from, **job, **rule)
 
 
 def compile_to(path: Path) -> None:
