@@ -138,6 +138,10 @@ def test_a_launcher_that_waits_for_people(command: list[str]) -> None:
     assert trainer_of(done)["command"] == command
     (found,) = [one for one in done.findings if one.code == "MPI-INTERACTIVE"]
     assert "trainer-ops exec j -- mpirun --hostfile /etc/mpi/hostfile" in found.message
+    there = checked(mpi(command, metadata={"name": "j", "namespace": "ml"}))
+    (found,) = [one for one in there.findings if one.code == "MPI-INTERACTIVE"]
+    assert "trainer-ops exec j --target kubernetes:///ml -- mpirun" in found.message
+    assert "kubectl exec -n ml -it -c node $(kubectl get pod -n ml -o name" in found.message
     assert "jobset.sigs.k8s.io/jobset-name=j,jobset.sigs.k8s.io/replicatedjob-name=launcher" in found.message
     assert "activeDeadlineSeconds" in found.remedy
     bounded = checked(mpi(command, runPolicy={"activeDeadlineSeconds": 60}))

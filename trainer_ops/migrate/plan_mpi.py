@@ -274,12 +274,14 @@ def _interactive(draft: Draft, launcher: Role) -> None:
     name = draft.name or "NAME"
     labels = f"{keys.LABEL_JOBSET_NAME}={name},{keys.LABEL_REPLICATED_JOB}={LAUNCHER}"
     typed = f"mpirun --hostfile {mpi_command.HOSTFILE} …"
+    space = draft.job.namespace
+    at, target = (f" -n {space}", f" --target kubernetes:///{space}") if space else ("", "")
     draft.say(
         "MPI-INTERACTIVE",
         (*launcher.main_path, "command"),
         f"the launcher only waits. Instead of kubectl exec {draft.job.name or 'NAME'}-launcher… type: "
-        f"trainer-ops exec {name} -- {typed}, or: kubectl exec -it -c {NODE} "
-        f"$(kubectl get pod -o name -l {labels} --field-selector status.phase=Running) -- {typed}",
+        f"trainer-ops exec {name}{target} -- {typed}, or: kubectl exec{at} -it -c {NODE} "
+        f"$(kubectl get pod{at} -o name -l {labels} --field-selector status.phase=Running) -- {typed}",
         remedy="Set spec.activeDeadlineSeconds, or delete the TrainJob at the end: it does not end by itself"
         if "activeDeadlineSeconds" not in draft.job.run_policy
         else "",
