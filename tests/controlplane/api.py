@@ -27,6 +27,7 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "ServiceAccount": ("/api/v1", "serviceaccounts", True),
     "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims", True),
     "StorageClass": ("/apis/storage.k8s.io/v1", "storageclasses", False),
+    "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses", False),
     "ResourceQuota": ("/api/v1", "resourcequotas", True),
     "Job": ("/apis/batch/v1", "jobs", True),
     "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles", True),

@@ -1,8 +1,8 @@
 """In what the pods of two fleets differ, once each pod is called by its place in the training.
 
-A topic is a few words with the name of what differs: ``env RANK``, ``pod nodeSelector``, ``mount /data``. Whatever
-differs between a v1 job and its TrainJob must have a row in ``migration_rows``; real pods and simulated ones of one
-generation must not differ at all.
+A topic is a few words with the name of what differs: ``env RANK``, ``pod nodeSelector``, ``mount /data``,
+``volume cache emptyDir.medium``. Whatever differs between a v1 job and its TrainJob must have a row in
+``migration_rows``; real pods and simulated ones of one generation must not differ at all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.controlplane.migration_pods import plain
@@ -26,6 +26,8 @@ _SYSTEM = re.compile(
     r"JOB_COMPLETION_INDEX$"
 )
 _NOTHING = re.compile(r"(?!)")
+# Volumes of mpi-operator by the names that Trainer's have: the ssh key and the hostfile.
+_IN_TRAINER = {"ssh-auth": "mpi-ssh-auth", "mpi-job-config": "mpi-hostfile"}
 # Compared by other topics, or said by the name of the pod.
 _POD_APART = ("containers", "initContainers", "volumes", "hostname", "subdomain")
 _CONTAINER_APART = ("name", "env", "envFrom", "command", "args", "volumeMounts", "ports")
@@ -52,7 +54,13 @@ class Unlike:
 
 
 def unlike(one: Fleet, other: Fleet) -> list[Unlike]:
-    """All differences of two generations; host names are those of seats before anything is compared."""
+    """All differences of two generations; host names are those of seats before anything is compared.
+
+    Where each has one pod only they are held against each other, whatever their seats are called: a launcher without
+    workers is rank 0.
+    """
+    if len(one.pods) == len(other.pods) == 1:
+        other = replace(other, pods=(replace(other.pods[0], seat=one.pods[0].seat),))
     return _unlike(one, other, Names(one), Names(other), _SYSTEM)
 
 
@@ -114,12 +122,24 @@ class _Pair:
         yield from self._maps("label", self._own(first.labels), self._own(second.labels))
         yield from self._maps("annotation", self._own(first.annotations), self._own(second.annotations))
         yield from self._maps("pod", _less(first.spec, _POD_APART), _less(second.spec, _POD_APART))
-        volumes = [{v["name"]: _less(v, ("name",)) for v in pod.spec.get("volumes") or ()} for pod in (first, second)]
-        yield from self._maps("volume", *volumes)
+        there, here = (
+            {self._volume(v["name"]): _flat(_less(v, ("name",))) for v in pod.spec.get("volumes") or ()}
+            for pod in (first, second)
+        )
+        for name in {**there, **here}:
+            yield from self._maps(f"volume {name}", there.get(name, {}), here.get(name, {}))
         yield from self._containers("", {"": first.code}, {"": second.code})
         yield from self._containers("init ", _named(first.init), _named(second.init))
-        sidecars = (_named(c for c in pod.containers if c is not pod.code) for pod in (first, second))
-        yield from self._containers("sidecar ", *sidecars)
+        yield from self._sidecars(*([c for c in pod.containers if c is not pod.code] for pod in (first, second)))
+
+    def _sidecars(self, first: list[SimContainer], second: list[SimContainer]) -> Iterator[Unlike]:
+        """By their place where there are as many, for one of them may be called otherwise."""
+        if len(first) != len(second):
+            yield from self._containers("sidecar ", _named(first), _named(second))
+            return
+        for one, other in zip(first, second, strict=True):
+            yield from _texts(f"sidecar {one.name} name", self.seat, one.name, other.name)
+            yield from self._containers("sidecar ", {one.name: one}, {one.name: other})
 
     def _containers(
         self, what: str, there: Mapping[str, SimContainer], here: Mapping[str, SimContainer]
@@ -131,7 +151,7 @@ class _Pair:
                 yield from _texts(title.strip(), self.seat, "there" if one else "", "there" if other else "")
                 continue
             yield from self._maps(f"{title}env", one.env, other.env)
-            yield from self._maps(f"{title}mount", one.mounts, other.mounts)
+            yield from self._maps(f"{title}mount", self._mounts(one), self._mounts(other))
             yield from self._maps(
                 title + "container", _less(one.raw, _CONTAINER_APART), _less(other.raw, _CONTAINER_APART)
             )
@@ -139,6 +159,12 @@ class _Pair:
             yield from self._text(f"{title}envFrom", one.raw.get("envFrom"), other.raw.get("envFrom"))
             # Without a command the image's entry point is started with the arguments.
             yield from self._text(f"{title}argv", _argv(one), _argv(other))
+
+    def _volume(self, name: str) -> str:
+        return name if self.apart is _NOTHING else _IN_TRAINER.get(name, name)
+
+    def _mounts(self, container: SimContainer) -> dict[str, Any]:
+        return {path: {**mount, "name": self._volume(mount["name"])} for path, mount in container.mounts.items()}
 
     def _own(self, pairs: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in pairs.items() if not self.apart.match(name)}
@@ -161,6 +187,14 @@ def _argv(container: SimContainer) -> list[str]:
 
 def _ports(container: SimContainer) -> dict[str, Any]:
     return {str(port["containerPort"]): _less(port, ("containerPort",)) for port in container.raw.get("ports") or ()}
+
+
+def _flat(volume: Mapping[str, Any]) -> dict[str, Any]:
+    """What a volume's source says, by ``source.field``; a source that says nothing is there all the same."""
+    made: dict[str, Any] = {}
+    for source, said in volume.items():
+        made |= {f"{source}.{name}": value for name, value in said.items()} if said else {source: "there"}
+    return made
 
 
 def _less(held: Mapping[str, Any], apart: tuple[str, ...]) -> dict[str, Any]:

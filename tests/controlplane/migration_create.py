@@ -16,6 +16,26 @@ __all__ = ["Bench"]
 
 Raw = dict[str, Any]
 PATIENCE = 90.0
+# As much of Volcano as Trainer asks for when it makes a pod group: the kind.
+_POD_GROUPS: Raw = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "podgroups.scheduling.volcano.sh"},
+    "spec": {
+        "group": "scheduling.volcano.sh",
+        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1beta1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
 
 
 class Bench:
@@ -41,25 +61,52 @@ class Bench:
         for space in (self.before, self.after):
             self._cluster.api.create(copy.deepcopy(made), namespace=space)
 
-    def create_v1(self, raw: Mapping[str, Any]) -> None:
-        """Hand a v1 job to its operator."""
-        self._cluster.api.create(copy.deepcopy(dict(raw)), namespace=self.before)
+    def priority(self, name: str) -> None:
+        """A PriorityClass: Trainer refuses pods of one that is not there."""
+        kind = "PriorityClass"
+        made = {"apiVersion": "scheduling.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "value": 1000}
+        self._cluster.api.create(made)
 
-    def create_v2(self, trainjob: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> None:
-        """Hand a TrainJob to Trainer, its runtime before it."""
-        for obj in (runtime, trainjob):
-            if obj is not None:
-                self._cluster.api.create(copy.deepcopy(dict(obj)), namespace=self.after)
+    def volcano(self) -> None:
+        """The kind of Volcano's pod groups, without what schedules them. It stays: Trainer watches it from then on."""
+        kind, name = "CustomResourceDefinition", _POD_GROUPS["metadata"]["name"]
+        if self._cluster.api.get(kind, name) is None:
+            self._cluster.api.create(copy.deepcopy(_POD_GROUPS))
+        self._cluster.wait(kind, name, "", _established)
+
+    def create_v1(self, raw: Mapping[str, Any]) -> str:
+        """Hand a v1 job to its operator, a suspended one resumed; returns its name."""
+        made = copy.deepcopy(dict(raw))
+        # As of an object that was read: the API server takes none of a new one.
+        made["metadata"].pop("resourceVersion", None)
+        name = str(self._cluster.api.create(made, namespace=self.before)["metadata"]["name"])
+        if (raw["spec"].get("runPolicy") or {}).get("suspend"):
+            body = {"spec": {"runPolicy": {"suspend": False}}}
+            self._cluster.api.patch(raw["kind"], name, body, namespace=self.before)
+        return name
+
+    def create_v2(self, trainjob: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> str:
+        """Hand a TrainJob to Trainer, its runtime before it, a suspended one resumed; returns its name."""
+        api = self._cluster.api
+        if runtime is not None:
+            api.create(copy.deepcopy(dict(runtime)), namespace=self.after)
+        name = str(api.create(copy.deepcopy(dict(trainjob)), namespace=self.after)["metadata"]["name"])
+        if trainjob["spec"].get("suspend"):
+            api.patch("TrainJob", name, {"spec": {"suspend": False}}, namespace=self.after)
+        return name
 
     def v1(self, raw: Mapping[str, Any], pods: int) -> Fleet:
         """Wait for so many pods of a v1 job."""
         name = raw["metadata"]["name"]
         query = {"labelSelector": f"{V1_JOB}={name}"}
-        wait_until(
-            f"{pods} pods of {raw['kind']} {name}",
-            lambda: len(self._cluster.api.list("Pod", namespace=self.before, **query)) == pods,
-            seconds=PATIENCE,
-        )
+
+        def whole() -> bool:
+            found = self._cluster.api.list("Pod", namespace=self.before, **query)
+            if len(found) != pods:
+                self._make_ready(self.before, found)
+            return len(found) == pods
+
+        wait_until(f"{pods} pods of {raw['kind']} {name}", whole, seconds=PATIENCE)
         return v1_fleet(self._cluster, self.before, raw)
 
     def v2(self, trainjob: Mapping[str, Any]) -> Fleet:
@@ -78,8 +125,17 @@ class Bench:
         for job in jobset["spec"]["replicatedJobs"]:
             own = [p for p in pods if p["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] == job["name"]]
             whole = whole and len(own) == job["template"]["spec"]["parallelism"]
-        if not whole and self._hands:
-            for pod in pods:
-                if not (pod.get("status") or {}).get("containerStatuses"):
-                    self._hands[self.after].running(pod)
+        if not whole:
+            self._make_ready(self.after, pods)
         return whole
+
+    def _make_ready(self, space: str, pods: list[Raw]) -> None:
+        """Those that others may wait for."""
+        for pod in pods if self._hands else ():
+            if not (pod.get("status") or {}).get("containerStatuses"):
+                self._hands[space].running(pod)
+
+
+def _established(crd: Raw | None) -> bool:
+    conditions = ((crd or {}).get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
