@@ -290,3 +290,15 @@ def test_the_way_out_of_another_mpi_is_said() -> None:
 def test_a_placeholder_of_workers_is_carried() -> None:
     done = checked(mpi(workers="$N"), allow_placeholders=True)
     assert trainer_of(done)["numNodes"] == "$N"
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        pytest.param(mpi(["mpirun", "t"]), "the workers' image and command", id="nodes"),
+        pytest.param(mpi(["python", "t"], workers=0), "a runtime for one plain pod: Trainer ships none", id="launcher"),
+    ],
+)
+def test_why_a_runtime_is_made(raw: dict[str, Any], why: str) -> None:
+    """Trainer ships runtimes for MPI, and spec.trainer reaches the launcher of them only."""
+    assert checked(raw).needs[0].what.startswith(why)

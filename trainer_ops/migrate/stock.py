@@ -44,11 +44,18 @@ def in_trainer(part: Part) -> tuple[str, ...]:
     )
 
 
+def _none_shipped(draft: Draft) -> str:
+    if "mpi" in draft.policy:
+        return "the workers' image and command: spec.trainer gives those of Trainer's own MPI runtimes neither"
+    kind = "one plain pod" if draft.job.kind.name == "MPIJob" else draft.job.kind.name
+    return f"a runtime for {kind}: Trainer ships none"
+
+
 def needs(draft: Draft) -> tuple[Need, ...]:
     """All reasons for a runtime of the job's own, () when a stock one carries the job."""
     found: list[Need] = []
     if not draft.stock:
-        found.append(Need(("kind",), f"a runtime for {draft.job.kind.name}: Trainer ships none"))
+        found.append(Need(("kind",), _none_shipped(draft)))
     if len(draft.parts) > 1:
         found.append(Need(("spec",), "more than one kind of pod"))
     for name in draft.jobset["spec"]:
