@@ -52,6 +52,12 @@ class TestSuspending:
                 assert (ran.result["uid"], ran.result["suspended"]) == (uid, suspended)
                 assert memory.training("running-a").job["spec"]["suspend"] is suspended
 
+    @pytest.mark.parametrize("name", [None, "", "{{ params.missing | default('') }}"])
+    def test_an_empty_name_is_not_tried_again(self, name: Any, worker: Any, memory: MemoryBackend) -> None:
+        ran = worker(make("ResumeTrainJobOperator", name=name, missing_ok=True, retries=3))
+        assert (ran.state, type(ran.error).__name__) == ("failed", "AirflowFailException")
+        assert "name: is empty. Name a TrainJob" in str(ran.error)
+
     @pytest.mark.parametrize("name", ["nobody", "good-a"])
     def test_what_is_not_there_or_has_ended_is_not_tried_again(self, name: str, worker: Any, create: Any) -> None:
         create("good-a")
@@ -111,6 +117,12 @@ class TestDeleting:
         ran = worker(make("DeleteTrainJobsOperator", labels="team=a", older_than=timedelta(minutes=30)))
         assert [one["name"] for one in ran.result] == ["good-old"]
 
+    def test_an_age_that_is_none(self, worker: Any, create: Any, memory: MemoryBackend) -> None:
+        create("good-a", team="a")
+        ran = worker(make("DeleteTrainJobsOperator", labels="team=a", older_than="1h", retries=3))
+        assert "older_than: '1h' is no number of seconds. Give a number, or a timedelta" in str(ran.error)
+        assert names(memory) == ["good-a"]
+
     def test_everything_is_never_meant_by_leaving_out(self, worker: Any, create: Any, memory: MemoryBackend) -> None:
         create("running-a")
         ran = worker(make("DeleteTrainJobsOperator", labels="{{ params.labels }}", params={"labels": ""}, retries=3))
@@ -145,7 +157,7 @@ class TestRuntimes:
         assert stored is not None
         assert stored["spec"]["mlPolicy"]["numNodes"] == 3
 
-    @pytest.mark.parametrize("given", ["nowhere.yaml", "/nowhere/x.yaml", "a: [", {"kind": "TrainJob"}])
+    @pytest.mark.parametrize("given", ["nowhere.yaml", "/nowhere/x.yaml", "a: [", {"kind": "TrainJob"}, None])
     def test_what_is_none_is_not_tried_again(self, given: Any, worker: Any, memory: MemoryBackend) -> None:
         ran = worker(make("TrainingRuntimeOperator", runtime=given, retries=3))
         assert ran.state == "failed"

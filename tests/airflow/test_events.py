@@ -342,7 +342,17 @@ def test_what_was_told_stays_small() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"state": "running"}, {"metric": "accuracy"}, {"at_least": 1}, {"metric": "a", "at_least": "b"}]
+    "given",
+    [
+        {"state": "running"},
+        {"metric": "accuracy"},
+        {"at_least": 1},
+        {"metric": "a", "at_least": "b"},
+        {"metric": "a", "at_least": 2, "at_most": 1},
+        {"labels": {"a b": "c"}},
+        {"labels": ["a"]},
+        {"labels": "a"},
+    ],
 )
 def test_what_makes_no_sense_is_an_error_of_the_dag(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):

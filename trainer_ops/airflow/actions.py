@@ -53,6 +53,8 @@ class _SetSuspended(_Action):
         from trainer_ops.lifecycle.patience import persist
 
         with self._target() as backend:
+            if not self.name:  # an XCom of a task that returned nothing
+                raise InvalidRequest("name", "is empty", "Name a TrainJob")
             try:
                 ref = persist(lambda: find(backend, self.name), clock=self.clock(), patience=60.0)
             except InvalidRequest:

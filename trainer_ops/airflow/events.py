@@ -53,7 +53,7 @@ class TrainJobEventTrigger(BaseEventTrigger):  # type: ignore[misc]  # Airflow i
     Any number of watchers on one target share one look at it, and one watch per kind with all other waits.
 
     Args:
-        labels: only trainings with all these labels.
+        labels: only trainings with all these labels; a mapping, or text: ``a=b,c=d``.
         state: ``success``, ``failed`` or ``end`` (the default): which ends are told.
         metric: only those that reported this metric,
         at_least: with at least this value,
@@ -63,13 +63,13 @@ class TrainJobEventTrigger(BaseEventTrigger):  # type: ignore[misc]  # Airflow i
         namespace: as ``TrainJobOperator``.
 
     Raises:
-        InvalidRequest: a state that is no end, a metric without a limit.
+        InvalidRequest: a state that is no end, a metric without a limit, what is no label.
     """
 
     def __init__(
         self,
         *,
-        labels: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | str | None = None,
         state: str = "end",
         metric: str | None = None,
         at_least: float | None = None,
@@ -79,7 +79,7 @@ class TrainJobEventTrigger(BaseEventTrigger):  # type: ignore[misc]  # Airflow i
         namespace: str | None = None,
     ) -> None:
         super().__init__()
-        self.labels = dict(labels or {})
+        self.labels = _wanted(labels)
         self.state = state
         self.metric = metric
         self.at_least = at_least
@@ -223,6 +223,14 @@ def _until(state: str, metric: str | None, at_least: float | None, at_most: floa
     if state not in ("success", "failed", "end"):
         raise InvalidRequest("state", f"{state!r} is none of success, failed, end", "Give one of them")
     return Until.of(state, metric=metric, at_least=at_least, at_most=at_most)
+
+
+def _wanted(labels: Mapping[str, str] | str | None) -> dict[str, str]:
+    if not labels:
+        return {}  # nothing to import for
+    from trainer_ops.lifecycle.selection import wanted_labels
+
+    return wanted_labels(labels)
 
 
 _DEFAULTS: dict[str, Any] = {

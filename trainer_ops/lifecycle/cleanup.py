@@ -70,6 +70,8 @@ def cleanup(
         raise InvalidRequest("labels", "neither labels nor names are given", "Say which trainings are meant")
     if only not in get_args(Only):
         raise InvalidRequest("only", f"{only!r} is none of {', '.join(get_args(Only))}", "Give one of them")
+    if older_than is not None and not isinstance(older_than, int | float):
+        raise InvalidRequest("older_than", f"{older_than!r} is no number of seconds", "Give a number, or a timedelta")
     found = persist(lambda: backend.list(labels or None), clock=clock, patience=patience)
     done: list[Cleaned] = []
     errors: list[BackendError] = []

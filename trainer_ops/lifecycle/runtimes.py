@@ -82,6 +82,8 @@ def read_runtime(runtime: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     Raises:
         InvalidRequest: field ``runtime``: it cannot be read, or is not exactly one runtime.
     """
+    if not isinstance(runtime, Mapping | str | Path):
+        raise _wrong(f"{runtime!r} is no runtime", "Give a mapping, YAML text, or a file")
     raw = dict(runtime) if isinstance(runtime, Mapping) else _parse(runtime)
     filled = {"apiVersion": keys.API_VERSION, "kind": keys.CLUSTER_RUNTIME, **raw}
     if filled["kind"] not in _KINDS:
