@@ -195,6 +195,10 @@ class _InitializerOperator(WaitingOperator):
         """The rendered parameters as arguments of ``take_snapshot``; those left out keep its defaults."""
         from trainer_ops.airflow.sources import source_credentials
 
+        if not self.uri:  # an XCom of a task that returned nothing
+            raise InvalidRequest("uri", "is empty", "Say where it is: hf://, s3://, gs://, az://, https://, pvc://")
+        if self.env is not None and not isinstance(self.env, Mapping):
+            raise InvalidRequest("env", f"{self.env!r} is no mapping"[:200], "Give names and values")
         given = {name: getattr(self, name) for name in _FIELDS}
         given |= {name: _patterns(name, given[name]) for name in ("include", "ignore")}
         given |= {name: _seconds(name, given[name]) for name in ("active_deadline_seconds", "startup_timeout")}
