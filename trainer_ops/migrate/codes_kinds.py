@@ -30,8 +30,9 @@ KIND_CODES: Final[Mapping[str, Code]] = {
         "rank 0 is on another pod",
         "warning",
         "Look whether rank 0 needs what only the launcher's pod has: volumes, its name",
-        "mpirun gives out ranks in the order of the hostfile. v1 listed a launcher that is a node too first, Trainer "
-        "lists it last: the launcher waits for the nodes, and the hostfile follows the order of starts.",
+        "Open MPI 5 gives out ranks in the order of the hostfile that its command names; Open MPI 4 takes the "
+        "launcher's host first, as in v1. v1 listed a launcher that is a node too first, Trainer lists it last: the "
+        "launcher waits for the nodes, and the hostfile follows the order of starts.",
     ),
     "MPI-INTERACTIVE": Code(
         "a launcher that waits for people",

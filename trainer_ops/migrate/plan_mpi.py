@@ -59,7 +59,9 @@ def plan_mpi(job: V1Job, draft: Draft, options: Options) -> None:
     if as_node:
         # spec.trainer's would be those of the nodes too.
         head.kept = frozenset({"env", "resources"})
-        message = "the launcher is last in the hostfile, where v1 had it first: rank 0 is on the first node"
+        # Seen with Open MPI 4.1.4, which takes its own host first wherever it stands, and 5.0.11, which does so with a
+        # default hostfile only.
+        message = "the launcher is last in the hostfile, where v1 had it first: Open MPI 5 has rank 0 on the first node"
         draft.say("MPI-HOST-ORDER", launcher.path, message)
     elif head.container.get("resources"):
         message = "spec.trainer.resourcesPerNode are the launcher's; the nodes' are in the runtime"

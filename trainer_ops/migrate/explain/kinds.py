@@ -52,9 +52,10 @@ OF_KINDS: Final[Mapping[str, Explained]] = {
         "With runLauncherAsWorker (kubeflow.org/v1: a GPU in the launcher) the launcher was first in the hostfile, and "
         "ranks 0 to slots - 1 ran in it.",
         "JobSet wants what others wait for first, and Trainer writes the hostfile in that order: the nodes, then the "
-        "launcher. The first ranks run on the first node, the launcher has the last ones.",
+        "launcher. Open MPI 4 starts with the host that mpirun runs on, wherever it stands. With Open MPI 5 the first "
+        "ranks run on the first node, and the launcher has the last ones.",
         "What rank 0 alone writes, such as a model, lands in the volumes of the first node.",
-        "Give launcher and workers the same volumes, or read the model from the first node.",
+        "With Open MPI 5 give launcher and workers the same volumes, or read the model from the first node.",
     ),
     "MPI-LAUNCHER-ONLY": Explained(
         "Without workers mpirun starts all its processes in the launcher.",

@@ -123,7 +123,7 @@ def _whole(v1: Fleet, v2: Fleet, old: _Translation, new: _Translation) -> Iterat
     if sorted(before) != sorted(after):
         yield "hostfile", "hosts", "; ".join(before), "; ".join(after)
     elif before != after:
-        # mpirun gives out ranks in the order of the lines.
+        # Open MPI 5 gives out ranks in the order of the lines.
         yield "ranks", "order of hosts", "; ".join(before), "; ".join(after)
     for name, number in _totals(v1).items():
         other = _totals(v2).get(name)
