@@ -22,6 +22,7 @@ from tests.controlplane.plane import wait_until
 from tests.controlplane.v1ops import V1Operators
 from trainer_ops.migrate.convert import convert
 from trainer_ops.migrate.simulate.fleet import Fleet
+from trainer_ops.migrate.wrappers import deciding
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -131,6 +132,12 @@ def test_before_and_after(name: str, bench: Bench, control_plane: Cluster, tmp_p
 
     assert now == was
     assert all(was.values()), was
+    # Argo is told to look at an index of this list, and JobSet's own order is none of the runtime's.
+    index, count = deciding(made)
+    rows = control_plane.api.get("TrainJob", name, namespace=bench.after)["status"]["jobsStatus"]
+    assert [row["name"] for row in rows] == sorted((row["name"] for row in rows), reverse=True)
+    assert len(rows) == count, rows
+    assert rows[index]["succeeded"] == 1, rows
 
 
 def ended(job: Raw) -> str:

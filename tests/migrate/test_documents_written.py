@@ -226,6 +226,19 @@ def test_equal_runtimes_are_written_once_over_all_files() -> None:
     assert first[1]["spec"]["runtimeRef"]["name"] == first[0]["metadata"]["name"]
 
 
+def test_jobs_of_one_name_keep_their_own_runtimes() -> None:
+    """As in folders for stages: the second must not train in the first one's runtime."""
+    texts = [
+        JOB.replace("image: a/b:v1", f"image: a/b:v1\n            workingDir: /{stage}") for stage in ("dev", "prod")
+    ]
+    sources = [read_source(f"{i}.yaml", text.encode()) for i, text in enumerate(texts)]
+    for made, stage in zip(migrate(sources, Options()), ("dev", "prod"), strict=True):
+        runtime, job = yaml.safe_load_all(made.text)
+        assert job["spec"]["runtimeRef"]["name"] == runtime["metadata"]["name"]
+        (held,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+        assert held["template"]["spec"]["template"]["spec"]["containers"][0]["workingDir"] == f"/{stage}"
+
+
 PLACEHOLDERS = ["$NODES", "${NODES}"]
 
 

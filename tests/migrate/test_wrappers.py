@@ -214,7 +214,7 @@ class TestKatibTemplates:
     TEXT = (
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cm\n"
         "  labels: {katib.kubeflow.org/component: trial-templates}\ndata:\n"
-        f"  other:   x\n  torch: |\n{indented(NAMELESS, 4)}"
+        f"  more:   x\n  torch: |\n{indented(NAMELESS, 4)}"
     )
 
     @pytest.mark.parametrize("runtime", ["auto", "generate"])
@@ -228,8 +228,20 @@ class TestKatibTemplates:
         assert template["spec"]["trainer"]["command"][-1] == "--lr=${trialParameters.lr}"
         # A template is one object, so a runtime stands before the ConfigMap.
         assert [one["metadata"]["name"] for one in before] == (["trial-torch"] if runtime == "generate" else [])
-        assert "  other:   x\n" in made.text
+        assert "  more:   x\n" in made.text
         assert done(made.text).text == made.text
+
+    def test_each_of_two_templates_has_its_own_runtime(self) -> None:
+        """Both are called trial: the runtime that has to be applied is told by the name that it has in the end."""
+        other = NAMELESS.replace("a/b:v1", "a/b:v1\n            workingDir: /w")
+        made = done(f"{self.TEXT}  other: |\n{indented(other, 4)}", runtime="generate")
+        *runtimes, config = yaml.safe_load_all(made.text)
+        names = [one["metadata"]["name"] for one in runtimes]
+        assert len(set(names)) == 2
+        used = [yaml.safe_load(config["data"][key])["spec"]["runtimeRef"]["name"] for key in ("torch", "other")]
+        assert sorted(used) == sorted(names)
+        told = [one.message for job in made.result.jobs for one in job.converted.findings if one.code == "WRAPPER"]
+        assert [message.partition("the runtime ")[2].partition(" ")[0] for message in told] == used
 
     def test_what_experiments_have_to_say_now(self) -> None:
         (told,) = (one for one in done(self.TEXT).result.jobs[0].converted.findings if one.code == "WRAPPER-COND")

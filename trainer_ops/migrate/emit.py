@@ -66,15 +66,20 @@ def _with_stock(draft: Draft, runtime: str) -> Emitted:
 
 
 def share(emitted: Sequence[Emitted]) -> list[Emitted]:
-    """Equal generated runtimes of one namespace become one, called by what it holds instead of by one of its jobs."""
+    """Equal generated runtimes of one namespace become one, called by what it holds instead of by one of its jobs.
+
+    So are those that are not equal and would have one name: of jobs that are called the same, in folders of their own.
+    """
     groups: dict[tuple[str, str], list[int]] = {}
+    called: dict[tuple[str, str], set[str]] = {}
     for i, one in enumerate(emitted):
         if one.runtime is not None:
-            namespace = str(one.runtime["metadata"].get("namespace") or "")
-            groups.setdefault((namespace, _digest(one.runtime)), []).append(i)
+            namespace, digest = str(one.runtime["metadata"].get("namespace") or ""), _digest(one.runtime)
+            groups.setdefault((namespace, digest), []).append(i)
+            called.setdefault((namespace, _called(one)), set()).add(digest)
     result = list(emitted)
-    for (_, digest), members in groups.items():
-        if len(members) > 1:
+    for (namespace, digest), members in groups.items():
+        if len(members) > 1 or any(len(called[(namespace, _called(emitted[i]))]) > 1 for i in members):
             for i in members:
                 result[i] = _renamed(result[i], digest[:8])
     return result
@@ -270,6 +275,10 @@ def _pod_template(part: Part) -> Raw:
 def _ordered(held: Mapping[str, Any], first: Sequence[str], last: Sequence[str]) -> Raw:
     names = [*first, *(name for name in held if name not in first and name not in last), *last]
     return {name: held[name] for name in names if name in held}
+
+
+def _called(one: Emitted) -> str:
+    return str((one.runtime or {})["metadata"]["name"])
 
 
 def _digest(runtime: Mapping[str, Any]) -> str:

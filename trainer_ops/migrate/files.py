@@ -240,7 +240,13 @@ def _shared(converted: list[tuple[Converted, Around]]) -> list[tuple[Converted, 
     whole = [(number, one) for number, one in emitted if one is not None]
     for (number, _), one in zip(whole, share([one for _, one in whole]), strict=True):
         made, around = converted[number]
-        converted[number] = (replace(made, trainjob=one.trainjob, runtime=one.runtime), around)
+        old, new = (str((runtime or {}).get("metadata", {}).get("name")) for runtime in (made.runtime, one.runtime))
+        # What stands around a job was told the name that its runtime had then.
+        told = tuple(
+            replace(found, message=found.message.replace(f"the runtime {old} ", f"the runtime {new} "))
+            for found in made.findings
+        )
+        converted[number] = (replace(made, trainjob=one.trainjob, runtime=one.runtime, findings=told), around)
     return converted
 
 
