@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 import yaml
@@ -224,6 +224,18 @@ class TestShell:
     )
     def test_none(self, line: str) -> None:
         assert scan_shell(line) == ()
+
+    def test_a_job_that_something_in_a_here_document_carries(self) -> None:
+        job = "apiVersion: kubeflow.org/v1\nkind: JAXJob\nspec:\n  jaxReplicaSpecs:\n    Worker:\n      template:\n"
+        job += "        spec: {containers: [{name: jax, image: a/b:v1, args: [--day={{workflow.name}}]}]}\n"
+        argo = "kind: Workflow\nspec:\n  templates:\n  - resource:\n      manifest: |\n" + indent(job, " " * 8)
+        katib = "kind: Experiment\nspec:\n  trialTemplate:\n    trialSpec:\n" + indent(job, " " * 6)
+        for text in (argo, katib):
+            (one,) = scan_shell(f"kubectl create -f - <<EOF\n{text}EOF\n")
+            assert (one.line, one.finding.code) == (2, "JOB-IN-CODE")
+            made = list(yaml.safe_load_all(one.replacement))[-1]
+            assert made["metadata"] == {"generateName": "train-"}
+            assert made["spec"]["trainer"]["args"] == ["--day={{workflow.name}}"]
 
     def test_a_workflow_of_a_ci_system(self) -> None:
         text = "jobs:\n  train:\n    steps:\n      - run: |\n          kubectl delete pytorchjob digits\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -159,10 +160,20 @@ def _open(options: Options) -> Options:
 
 
 def _jobs(value: Any) -> Iterator[Mapping[str, Any]]:
-    if is_job(value):
-        yield value
-    elif isinstance(value, Mapping) and isinstance(value.get("items"), list):
-        yield from (item for item in value["items"] if is_job(item))
+    """The jobs in a document: itself, items of a List, and what Katib, Argo and others carry, also as text."""
+    waiting: list[tuple[Any, int]] = [(value, 0)]
+    seen: set[int] = set()
+    while waiting:
+        held, depth = waiting.pop()
+        if is_job(held) and (not depth or isinstance(held.get("spec"), Mapping)):
+            # Katib and Argo name what they make.
+            yield held if not depth or held.get("metadata") else {**held, "metadata": {"generateName": "train-"}}
+        elif isinstance(held, Mapping | list) and id(held) not in seen:
+            seen.add(id(held))  # anchors may name one thing a million times
+            waiting += [(item, depth + 1) for item in (held.values() if isinstance(held, Mapping) else held)][::-1]
+        elif isinstance(held, str) and "\n" in held and names_job(held):
+            with suppress(yaml.YAMLError, ValueError, RecursionError):
+                waiting += [(one, depth + 1) for one in yaml.safe_load_all(held) if not isinstance(one, str)][::-1]
 
 
 def _closed(text: str, holes: list[str]) -> str:
