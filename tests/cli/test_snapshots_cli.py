@@ -153,12 +153,15 @@ def test_a_training_reads_it(
     script.write_text(PRINT)
     file.write_text(json.dumps(one))
     data = {"key": one["key"][:8], "location": one["location"], "file": str(file)}[form]
+    manifest = Path(one["location"].removeprefix("file://")).with_name("manifest.json")
+    os.utime(manifest, (0, 0))
     capsys.readouterr()
     flags = ["--runtime", "plain", "--dataset", data, "--target", local_trainer.target, "-o", "json"]
     code = main(["run", *flags, "--", str(script)])
     said = capsys.readouterr()
     assert code == 0, said.err
     assert json.loads(said.out)["metrics"] == {"bytes": 6}
+    assert manifest.stat().st_mtime > 0, "what a training read was asked for, as gc --older-than counts"
 
 
 def _find(prefix: str, kind: Any) -> Snapshot:
