@@ -41,6 +41,20 @@ def test_lightgbm_finds_workers_and_their_port() -> None:
     assert (found["MASTER_PORT"], found["WORKER_PORT"], found["WORKER_ADDRS"]) == ("9991", "9991", "j-node-0-1.j")
 
 
+@pytest.mark.parametrize(
+    ("host", "made"),
+    [
+        pytest.param("j-master-0", "j-node-0-0.j", id="the-master"),
+        pytest.param("j-worker-1:9", "j-node-0-2.j:9", id="a-worker"),
+        pytest.param("j-worker-2", "j-worker-2", id="no-such-worker"),
+        pytest.param("j-master-1", "j-master-1", id="no-such-master"),
+    ],
+)
+def test_addresses_of_pods_that_were_there(host: str, made: str) -> None:
+    found = env_of(checked(xgboost({**PYTHON, "env": [{"name": "A", "value": host}]})))
+    assert found["A"] == made
+
+
 def test_a_master_alone_has_no_workers_to_know() -> None:
     found = env_of(checked(xgboost(workers=0)))
     assert found["WORLD_SIZE"] == "1"

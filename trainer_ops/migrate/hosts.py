@@ -36,13 +36,22 @@ def rewrite_hosts(draft: Draft, target: Callable[[str, int], tuple[str, int] | N
 
     def replaced(match: re.Match[str]) -> str:
         # The one pod that has no number in its name.
-        found = target("Launcher", 0) if match[3] else target(roles[match[1]], int(match[2]))
+        name, index = ("Launcher", 0) if match[3] else (roles[match[1]], int(match[2]))
+        found = target(name, index) if _was_there(draft, name, index) else None
         return match[0] if found is None else address(draft, *found) + (match[4] or "")
 
     for part in draft.parts:
         for kind in ("initContainers", "containers"):
             for container in part.spec.get(kind) or ():
                 _container(draft, part, kind, container, lambda text: pattern.sub(replaced, text))
+
+
+def _was_there(draft: Draft, name: str, index: int) -> bool:
+    """Whether v1 had such a pod; an elastic job may have had any."""
+    role = draft.job.role(name)
+    if role is None or isinstance(role.replicas, str) or draft.job.spec.get("elasticPolicy"):
+        return role is not None
+    return index < role.replicas
 
 
 def _container(draft: Draft, part: Part, kind: str, container: dict[str, object], change: Callable[[str], str]) -> None:
