@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.migrate.checked import paths_exist
 from trainer_ops.migrate.files import Migrated, migrate, read_source
 from trainer_ops.migrate.options import Options
 
@@ -194,6 +195,32 @@ class TestArgo:
         manifest = workflow["spec"]["templates"][0]["resource"]["manifest"]
         assert f"name: {runtime['metadata']['name']}\n" in manifest
         assert 'image: "{{workflow.parameters.image}}"\n' in manifest
+
+    def test_labels_that_argo_fills_in_are_the_trainjob_s(self) -> None:
+        """Argo's own example: the label by which argo logs finds the pods is not known when the runtime is applied."""
+        label = 'metadata: {labels: {keep: x, workflow: "{{workflow.name}}"}}, spec: {nodeSelector: {a: "{{b}}"}, '
+        text = ARGO.replace(
+            indented(PARAMETERS, 8), indented(TF.replace("template: {spec: {", f"template: {{{label}"), 8)
+        )
+        made = done(text)
+        runtime, workflow = yaml.safe_load_all(made.text)
+        assert "{{" not in json.dumps(runtime)
+        assert json.dumps(runtime).count('{"keep": "x"}') == 3
+        job = yaml.safe_load(workflow["spec"]["templates"][0]["resource"]["manifest"])
+        (patch,) = job["spec"]["runtimePatches"]
+        patched = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+        assert [one["name"] for one in patched] == ["node", "chief", "ps"]
+        for one in patched:
+            assert one["template"]["spec"]["template"] == {
+                "metadata": {"labels": {"workflow": "{{workflow.name}}"}},
+                "spec": {"nodeSelector": {"a": "{{b}}"}},
+            }
+        paths_exist(made.result.jobs[0].converted)
+        alone = yaml.safe_load_all(done(text.replace("keep: x, ", "")).text)
+        assert (
+            "metadata"
+            not in next(iter(alone))["spec"]["template"]["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]
+        )
 
     def test_a_runtime_that_hangs_on_a_parameter_is_refused(self) -> None:
         text = ARGO.replace(
