@@ -260,6 +260,20 @@ def test_a_damaged_pointer_is_mended_as_the_error_says(opened: Any, model: Any, 
     assert opened().champion() == champion
 
 
+@copying
+def test_a_champion_that_is_gone_from_its_registry_is_told(opened: Any, model: Any) -> None:
+    champion = opened().promote(model("one"), expect=0)
+    opened()._place.remove(champion.folder)
+    with pytest.raises(RegistryError, match=r"version 1, and that is gone from the registry\. Bring versions/000001-"):
+        opened().champion()
+
+
+@copying
+def test_one_that_was_never_copied_is_not_looked_for(opened: Any, model: Any) -> None:
+    champion = opened(copy=False).promote(model("one"), expect=0)
+    assert opened().champion() == champion
+
+
 @pytest.mark.parametrize("opened", ["folder"], indirect=True)
 def test_a_pointer_of_a_later_format_is_left_alone(opened: Any, model: Any, tmp_path: Path) -> None:
     champion = opened().promote(model("one"), expect=0)

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote, urlsplit
 
 from trainer_ops.errors import InvalidRequest, TrainerOpsError
-from trainer_ops.lifecycle.champion_places import LocalPlace, ObjectPlace, Place
+from trainer_ops.lifecycle.champion_places import RECORD, LocalPlace, ObjectPlace, Place
 from trainer_ops.lifecycle.clock import Clock, RealClock
 from trainer_ops.lifecycle.model_files import ModelFiles, local_path, model_files
 from trainer_ops.model.champion import Candidate, Champion, ChampionChanged, RegistryError, expendable
@@ -120,7 +120,10 @@ class FolderRegistry:
     def champion(self) -> Champion | None:
         """See ``Registry``."""
         with _told(self.url, "read"):
-            return self._read()[0]
+            found = self._read()[0]
+            if found is not None and found.model_uri.startswith(f"{self.url}/versions/"):
+                self._check_copy(found)
+            return found
 
     def promote(self, candidate: Candidate, *, expect: int) -> Champion:
         """See ``Registry``."""
@@ -159,6 +162,14 @@ class FolderRegistry:
                 remedy="Give the registry a folder of its own; where it is one and was damaged, copy the newest "
                 "versions/*/promotion.json over the pointer",
             ) from exc
+
+    def _check_copy(self, champion: Champion) -> None:
+        """Nothing to train for data that a model was made from, where that model is lost, would be said for ever."""
+        if self._place.read(f"versions/{champion.folder}/{RECORD}") is None:
+            raise RegistryError(
+                f"{self.url}/{POINTER} points at version {champion.version}, and that is gone from the registry",
+                remedy=f"Bring versions/{champion.folder} back, or remove {POINTER} to begin anew",
+            )
 
     def _kept(self, candidate: Candidate, before: Champion | None) -> Champion:
         """The candidate as the champion that it is going to be, its folder made."""

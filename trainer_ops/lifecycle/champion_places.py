@@ -21,9 +21,9 @@ from typing import Any, Final, Protocol
 
 from trainer_ops.lifecycle.model_files import ModelFile, remote
 
-__all__ = ["LocalPlace", "ObjectPlace", "Place"]
+__all__ = ["RECORD", "LocalPlace", "ObjectPlace", "Place"]
 
-_RECORD: Final = "promotion.json"
+RECORD: Final = "promotion.json"
 _CHUNK: Final = 8 << 20
 # How S3 says that the condition of a conditional write did not hold, or that two came at the same moment.
 _REFUSED: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
@@ -131,7 +131,7 @@ def _contents(files: Sequence[ModelFile], record: bytes) -> Iterator[tuple[str, 
     """Name and writer of everything in a version's folder, the record last."""
     for file in files:
         yield f"model/{file.path}", partial(_pour, file)
-    yield _RECORD, lambda target: target.write(record)
+    yield RECORD, lambda target: target.write(record)
 
 
 def _pour(file: ModelFile, target: Any) -> None:
@@ -199,7 +199,7 @@ class ObjectPlace:
 
     def add(self, folder: str, files: Sequence[ModelFile], record: bytes) -> None:
         """The record is written last."""
-        if self._fresh().exists(self._at(f"versions/{folder}/{_RECORD}")):
+        if self._fresh().exists(self._at(f"versions/{folder}/{RECORD}")):
             return
         for name, pour in _contents(files, record):
             with self._fs.open(self._at(f"versions/{folder}/{name}"), "wb") as target:
@@ -215,7 +215,7 @@ class ObjectPlace:
 
     def remove(self, folder: str) -> None:
         """The record goes first: without it, nothing takes the rest for a whole copy."""
-        for name in (f"versions/{folder}/{_RECORD}", f"versions/{folder}"):
+        for name in (f"versions/{folder}/{RECORD}", f"versions/{folder}"):
             try:
                 self._fs.rm(self._at(name), recursive=True)
             except FileNotFoundError:
