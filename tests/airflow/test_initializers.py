@@ -182,6 +182,7 @@ def test_no_xcom_when_the_user_wants_none(worker: Any, engine: LocalBackend, sou
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an upstream that returned nothing": ({"uri": None}, "uri: is empty. Say where it is: hf://"),
     "a template that rendered nothing": ({"uri": "{{ '' }}"}, "uri: is empty"),
+    "a relative store": ({"to": "store"}, 'to: "store" is below whatever folder the worker was started in'),
     "variables in a list": ({"env": ["HF_ENDPOINT=x"]}, "env: ['HF_ENDPOINT=x'] is no mapping"),
     "no scheme": ({"uri": "digits"}, 'uri: "digits" is not a URI'),
     "a scheme that nobody knows": ({"uri": "ftp://h/x"}, "uri: ftp:// cannot be fetched"),

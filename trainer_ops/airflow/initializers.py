@@ -197,6 +197,9 @@ class _InitializerOperator(WaitingOperator):
 
         if not self.uri:  # an XCom of a task that returned nothing
             raise InvalidRequest("uri", "is empty", "Say where it is: hf://, s3://, gs://, az://, https://, pvc://")
+        if self.to and "://" not in self.to and not self.to.startswith("/"):
+            reason = f'"{self.to}" is below whatever folder the worker was started in'
+            raise InvalidRequest("to", reason, "Write file:///folder, with the whole path")
         if self.env is not None and not isinstance(self.env, Mapping):
             raise InvalidRequest("env", f"{self.env!r} is no mapping"[:200], "Give names and values")
         given = {name: getattr(self, name) for name in _FIELDS}
