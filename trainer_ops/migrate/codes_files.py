@@ -32,6 +32,14 @@ FILE_CODES: Final[Mapping[str, Code]] = {
         "YAML's anchors (&name), aliases (*name) and merge keys (<<) inside a converted job are written out: "
         "the result has other fields than the job, so they would share nothing.",
     ),
+    "NAME-CLASH": Code(
+        "two jobs would be one TrainJob",
+        "refused",
+        "Rename one of them, or give them different namespaces",
+        "v1 kept jobs of two kinds apart though they had one name; all of them become TrainJobs. In one file the later "
+        "would overwrite the earlier when it is applied, so it is refused; of two files, which may be for two "
+        "clusters, it is a warning.",
+    ),
     "OLD-OVERRIDES": Code(
         "overrides of an older Trainer",
         "warning",

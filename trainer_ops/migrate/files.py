@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trainer_ops.migrate.clashes import Named, clashes
 from trainer_ops.migrate.convert import Converted, convert
 from trainer_ops.migrate.documents import Document, Unreadable, decode, names_kubeflow, read
 from trainer_ops.migrate.emit import share
@@ -20,6 +21,7 @@ from trainer_ops.migrate.scan.any import scan, wants
 from trainer_ops.migrate.sites import Inner, Page, Site, read_page, sites_of
 from trainer_ops.migrate.wrappers import Around, around_manifest, around_site
 from trainer_ops.migrate.writing import Outcome, write
+from trainer_ops.model.keys import KIND
 
 __all__ = ["Checker", "Migrated", "Source", "migrate", "read_source"]
 
@@ -140,7 +142,8 @@ def migrate(sources: Sequence[Source], options: Options, check: Checker | None =
         for site, page in sites_of(source.page)
     ]
     outer = {inner.page: (page, inner) for source in sources if source.page for page, inner in _inners(source.page)}
-    converted = _shared([_convert(site, page, outer.get(page), options, check) for _, site, page in jobs])
+    converted = [_convert(site, page, outer.get(page), options, check) for _, site, page in jobs]
+    converted = _shared(_apart(sources, jobs, converted))
     brought: set[tuple[str, str]] = set()
     outcomes: dict[Site, Outcome] = {}
     results: dict[int, list[JobResult]] = {}
@@ -233,6 +236,31 @@ def _lends(site: Site) -> bool:
         if known[:size] == site.path and path[:size] != site.path:
             return True
     return False
+
+
+def _apart(
+    sources: Sequence[Source], jobs: list[tuple[int, Site, Page]], converted: list[tuple[Converted, Around]]
+) -> list[tuple[Converted, Around]]:
+    """With what is to be told of jobs that would become one TrainJob, each job in its file's own documents."""
+    held = {
+        number: Named(sources[where].name, site.line, site.raw, made.trainjob)
+        for number, ((where, site, page), (made, _)) in enumerate(zip(jobs, converted, strict=True))
+        if page is sources[where].page and site.how in ("document", "item")
+    }
+    there = [
+        Named(source.name, document.line, document.value, document.value)
+        for source in sources
+        for document in (source.page.documents if source.page is not None else ())
+        if document.kind == KIND and isinstance(document.value, Mapping)
+    ]
+    numbers = {id(one): number for number, one in held.items()}
+    for one, told in clashes([*there, *held.values()]):
+        made, around = converted[numbers[id(one)]]
+        if told.severity == "refused":
+            made = replace(made, trainjob=None, runtime=None)
+        findings = sorted([*made.findings, told], key=lambda each: _ORDER.index(each.severity))
+        converted[numbers[id(one)]] = replace(made, findings=tuple(findings)), around
+    return converted
 
 
 def _shared(converted: list[tuple[Converted, Around]]) -> list[tuple[Converted, Around]]:

@@ -41,6 +41,17 @@ IN_FILES: Final[Mapping[str, Explained]] = {
         "Write such a TrainJob by hand, with the program itself as its command; or use Open MPI.",
         "command: [/opt/solver]     # not: mpirun -np 8 /opt/solver",
     ),
+    "NAME-CLASH": Explained(
+        "A PyTorchJob and a TFJob of one namespace could have one name, and a name could have dots in it.",
+        "Both become TrainJobs, of one kind and so of one name; dots become hyphens.",
+        "Applied from one file the later takes the place of the earlier: one training is lost, and the API server may "
+        "refuse the change of what is immutable.",
+        "Rename one of them, with what names it elsewhere. Of two files for two clusters nothing is to be done.",
+        """
+        kind: TFJob
+        metadata: {name: train-tf}     # beside PyTorchJob train
+        """,
+    ),
     "OLD-OVERRIDES": Explained(
         "It is v2 already: podSpecOverrides was Trainer 2.0's way to change pods, podTemplateOverrides 2.1's.",
         "From 2.2 on it is runtimePatches, and the others are no fields any more.",
