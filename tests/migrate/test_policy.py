@@ -130,6 +130,7 @@ def test_gangs(gang: Any, scheduler: str | None, name: str, group: dict[str, Any
         pytest.param("volcano", {"queue": "q"}, "annotations", [], id="a queue of Volcano's"),
         pytest.param("coscheduling", {"queue": "q"}, "dropped", [], id="a queue that nobody reads"),
         pytest.param("volcano", {"priorityClass": "p"}, "priorityClassName", [], id="priority"),
+        pytest.param("coscheduling", {"priorityClass": "p"}, "dropped", [], id="a priority that nobody reads"),
         pytest.param("volcano", {"scheduleTimeoutSeconds": 5}, "dropped", [], id="a timeout that Volcano has not"),
         pytest.param("coscheduling", {"scheduleTimeoutSeconds": 5}, "scheduleTimeoutSeconds", [], id="a timeout"),
         pytest.param("coscheduling", {"minResources": {"cpu": "1"}}, "dropped", [], id="resources are counted"),
@@ -144,7 +145,7 @@ def test_scheduling_policy(gang: Any, policy: dict[str, Any], fate: str, refused
     assert codes(done, "refused") == refused
     without = gang == "volcano" and "scheduleTimeoutSeconds" in policy
     assert ("GANG-FLAG" in codes(done)) is (gang == "none" or without)
-    assert ("GANG-PRIORITY" in codes(done)) is ("priorityClass" in policy)
+    assert ("GANG-PRIORITY" in codes(done)) is ("priorityClass" in policy and gang != "coscheduling")
 
 
 def test_two_queues_that_are_not_the_same() -> None:

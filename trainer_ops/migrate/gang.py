@@ -39,7 +39,11 @@ def scheduling(draft: Draft) -> None:
     _pods(draft, gang)
     _members(draft, given.get("minAvailable"), (*path, "minAvailable"))
     _queue(draft, gang, given.get("queue"), (*path, "queue"))
-    _priority(draft, given.get("priorityClass"), (*path, "priorityClass"))
+    if gang == "volcano":
+        _priority(draft, given.get("priorityClass"), (*path, "priorityClass"))
+    else:
+        # v1.9.3, common/job.go: of the policy their pod group had minMember, minResources and the timeout.
+        draft.drop((*path, "priorityClass"), "of no effect with the scheduler plugins, in v1 too")
     if "minResources" in given:
         draft.drop((*path, "minResources"), "computed from the pods' requests")
     _timeout(draft, gang, given.get("scheduleTimeoutSeconds"), (*path, "scheduleTimeoutSeconds"))
