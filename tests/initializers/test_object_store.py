@@ -234,10 +234,15 @@ def test_local_room_is_looked_at_before(
 
 def test_no_such_bucket(server: S3Server, client: Any, remote: MemoryProvider, tmp_path: Path) -> None:
     store = opened(server, tmp_path, "s3://nowhere/x")
-    assert store.list() == ()
-    with pytest.raises(InvalidRequest, match=r"there is no bucket nowhere at 127\.0\.0\.1") as caught:
-        make(store, remote)
-    assert caught.value.field == "to"
+    # Not "no snapshots": a wrong name or endpoint would look like an empty store.
+    for act in (store.list, lambda: store.verify("0" * 32), lambda: make(store, remote)):
+        with pytest.raises(InvalidRequest, match=r"there is no bucket nowhere at 127\.0\.0\.1") as caught:
+            act()
+        assert caught.value.field == "to"
+
+
+def test_a_bucket_in_which_nothing_is_yet(server: S3Server, client: Any, tmp_path: Path) -> None:
+    assert opened(server, tmp_path, "s3://store/not-yet").list() == ()
 
 
 def test_half_of_the_credentials(server: S3Server, remote: MemoryProvider, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainer_ops.errors import InvalidRequest, TrainerOpsError
-from trainer_ops.initializers.objects_words import code_of, explain
+from trainer_ops.initializers.objects_words import code_of, explain, lacks_bucket
 from trainer_ops.initializers.provider import Credentials, SnapshotError
 from trainer_ops.initializers.source import Source
 
@@ -65,7 +65,7 @@ class Bucket:
         except (TrainerOpsError, FileExistsError):
             raise
         except Exception as problem:
-            if isinstance(problem, FileNotFoundError) and absent:
+            if isinstance(problem, FileNotFoundError) and absent and not lacks_bucket(problem):
                 raise
             if isinstance(problem, OSError) and problem.errno in _LOCAL:
                 raise

@@ -8,7 +8,7 @@ from trainer_ops.errors import InvalidRequest, TrainerOpsError
 from trainer_ops.initializers.provider import SnapshotError
 from trainer_ops.initializers.source import Source
 
-__all__ = ["bucket_of", "code_of", "explain", "is_absent", "lacks_credentials", "no_bucket"]
+__all__ = ["bucket_of", "code_of", "explain", "is_absent", "lacks_bucket", "lacks_credentials", "no_bucket"]
 
 # The name of an S3 error, the number of HTTP, or the name of an exception's class, whichever the driver has.
 _WRONG: Final = frozenset(
@@ -49,6 +49,7 @@ _REGION: Final = frozenset(
 )
 # botocore's words for an endpoint that it cannot ask: a ValueError, or one of its own without a code.
 _NO_URL: Final = ("Invalid endpoint: ", "was not a valid URI")
+_NO_BUCKET: Final = frozenset({"NoSuchBucket", "InvalidBucketName", "ContainerNotFound"})
 _ABSENT: Final = frozenset({"NoSuchKey", "NoSuchVersion", "404"})
 _KEYS: Final = {
     "s3": "Give key and secret (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, a Secret with those, or the connection).",
@@ -87,6 +88,11 @@ def lacks_credentials(error: BaseException) -> bool:
     return code_of(error) in _MISSING
 
 
+def lacks_bucket(error: BaseException) -> bool:
+    """Whether it is the bucket that is not there, as far as the driver says which."""
+    return code_of(error) in _NO_BUCKET
+
+
 def is_absent(error: BaseException) -> bool:
     """Whether the object is not there (any more)."""
     return code_of(error) in _ABSENT
@@ -103,7 +109,7 @@ def explain(error: BaseException, source: Source, *, anonymous: bool, server: st
     """
     code = code_of(error)
     place = f"the {_kind(source)} {_at(source, server)}"
-    if code in ("NoSuchBucket", "InvalidBucketName", "ContainerNotFound"):
+    if lacks_bucket(error):
         return no_bucket(source, server)
     if code in _WRONG:
         return SnapshotError(
