@@ -7,13 +7,13 @@ nothing is seen, fail the tests.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from tests.controlplane.migration_compare import Unlike
 
-__all__ = ["ROWS", "SEEN", "UNSEEN", "Row", "row_of"]
+__all__ = ["ROWS", "SEEN", "UNSEEN", "Row", "sorted_out"]
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,22 @@ UNSEEN = {
 }
 
 
-def row_of(found: Unlike, codes: Collection[str], command: str) -> Row | None:
-    """The first row that explains a difference."""
-    return next((row for row in ROWS if row.fits(found, codes, command)), None)
+def sorted_out(
+    found: Iterable[Unlike], codes: Collection[str], command: str, rows: Sequence[Row] = ROWS
+) -> tuple[set[Row], list[str]]:
+    """The rows that explain differences, the first that fits each; and the differences that none does.
+
+    Args:
+        found: all of a job.
+        codes: of its findings.
+        command: its command line in v1.
+        rows: to look through.
+    """
+    used, unexplained = set(), []
+    for one in found:
+        row = next((row for row in rows if row.fits(one, codes, command)), None)
+        if row is None:
+            unexplained.append(str(one))
+        else:
+            used.add(row)
+    return used, unexplained

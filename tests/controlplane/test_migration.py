@@ -21,7 +21,7 @@ from tests.controlplane.api import ApiError
 from tests.controlplane.fixtures import Cluster, unused_name
 from tests.controlplane.migration_compare import Unlike, unfaithful, unlike
 from tests.controlplane.migration_create import Bench
-from tests.controlplane.migration_rows import ROWS, SEEN, UNSEEN, Row, row_of
+from tests.controlplane.migration_rows import ROWS, SEEN, UNSEEN, Row, sorted_out
 from tests.controlplane.v1ops import V1Operators
 from tests.migrate.outcomes import OUTCOMES
 from trainer_ops.migrate.convert import Converted, convert
@@ -143,15 +143,9 @@ def test_the_same_pods(name: str, migrations: dict[str, Migration]) -> None:
     migration = migrations[name]
     assert migration.made.ok, [str(found) for found in migration.made.findings]
     codes = {found.code for found in migration.made.findings}
-    unexplained = []
-    for found in migration.differences:
-        first = migration.before.first
-        assert first is not None
-        row = row_of(found, codes, " ".join(first.code.argv))
-        if row is None:
-            unexplained.append(str(found))
-        else:
-            migration.used.add(row)
+    first = migration.before.first
+    assert first is not None
+    migration.used, unexplained = sorted_out(migration.differences, codes, " ".join(first.code.argv))
     assert not unexplained, "\n".join(unexplained)
     told = {code for row in migration.used for code in row.codes}
     unseen = {code for code in SEEN if code in codes and code not in told}

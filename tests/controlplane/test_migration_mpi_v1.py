@@ -24,7 +24,7 @@ from tests.controlplane.fixtures import Cluster, leftovers, unused_name
 from tests.controlplane.migration_compare import Unlike, unfaithful, unlike
 from tests.controlplane.migration_create import Bench
 from tests.controlplane.migration_pods import v1_fleet
-from tests.controlplane.migration_rows import ROWS, SEEN, Row
+from tests.controlplane.migration_rows import ROWS, SEEN, Row, sorted_out
 from tests.controlplane.plane import ControlPlane, wait_until
 from tests.controlplane.v1ops import V1Operators, unavailable
 from tests.migrate.outcomes import OUTCOMES
@@ -280,14 +280,8 @@ def test_the_same_pods(name: str, before: dict[str, Old], after: dict[str, New])
     codes = {found.code for found in new.made.findings}
     first = old.fleet.first
     assert first is not None
-    command = " ".join(first.code.argv)
-    unexplained = []
-    for found in unlike(old.fleet, new.fleet):
-        row = next((row for row in (*OWN_ROWS, *ROWS) if row.fits(found, codes, command)), None)
-        if row is None:
-            unexplained.append(str(found))
-        else:
-            new.used.add(row)
+    command, rows = " ".join(first.code.argv), (*OWN_ROWS, *ROWS)
+    new.used, unexplained = sorted_out(unlike(old.fleet, new.fleet), codes, command, rows)
     assert not unexplained, "\n".join(unexplained)
     told = {code for row in new.used for code in row.codes}
     assert [code for code in SEEN if code in codes and code not in told] == []

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import BaseOperator
 
-from trainer_ops.airflow.compat import exception
+from trainer_ops.airflow.compat import exception, no_retry
 from trainer_ops.airflow.run import Stage, Stoppable
-from trainer_ops.errors import InvalidRequest
 from trainer_ops.lifecycle.clock import Clock, RealClock
 
 if TYPE_CHECKING:
@@ -50,14 +49,12 @@ class TargetOperator(BaseOperator):  # type: ignore[misc]  # Airflow is Any to m
     @contextmanager
     def _target(self) -> Iterator[Backend]:
         """The target, open; a mistake in the DAG is no reason to retry."""
-        try:
+        with no_retry():
             backend = self._connect()
             try:
                 yield backend
             finally:
                 backend.close()
-        except InvalidRequest as exc:
-            raise exception("AirflowFailException")(str(exc)) from exc
 
 
 class WaitingOperator(TargetOperator):

@@ -5,9 +5,13 @@ Functions, so that a DAG file pays for none of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["exception", "settings"]
+from trainer_ops.errors import InvalidRequest
+
+__all__ = ["exception", "no_retry", "settings"]
 
 
 def settings() -> Any:
@@ -29,3 +33,16 @@ def exception(name: str) -> Any:
 
         found = getattr(core, name)
     return found
+
+
+@contextmanager
+def no_retry() -> Iterator[None]:
+    """A mistake in what was asked for fails the task for good: tried again, it would be the same.
+
+    Raises:
+        AirflowFailException: in place of an ``InvalidRequest``.
+    """
+    try:
+        yield
+    except InvalidRequest as exc:
+        raise exception("AirflowFailException")(str(exc)) from exc

@@ -6,13 +6,12 @@ The rules are those of ``lifecycle.retraining``, as in KFP; what is said of them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.sdk import BaseOperator
 
-from trainer_ops.airflow.compat import exception
+from trainer_ops.airflow.compat import exception, no_retry
 from trainer_ops.airflow.notifier import XCOM_TEXT
 from trainer_ops.errors import InvalidRequest
 
@@ -34,14 +33,6 @@ class _OfRegistry(BaseOperator):  # type: ignore[misc]  # Airflow is Any to mypy
         # Each key is an XCom of its own: ``plan.output["champion_uri"]``.
         super().__init__(**{"multiple_outputs": True, **kwargs})
         self.registry = registry
-
-    @contextmanager
-    def _refused(self) -> Iterator[None]:
-        """A mistake in the DAG is no reason to retry; a registry that is away is one."""
-        try:
-            yield
-        except InvalidRequest as exc:
-            raise exception("AirflowFailException")(str(exc)) from exc
 
     def _open(self, copy: bool = True) -> Registry:
         from trainer_ops.lifecycle.champion import open_registry
@@ -95,7 +86,7 @@ class DecideRetrainingOperator(_OfRegistry):
             AirflowFailException: nothing says what the model is made from, or it cannot be read.
             RegistryError: the registry cannot be read.
         """
-        with self._refused():
+        with no_retry():
             plan = self._plan()
         self._say(context, plan.reason)
         if not plan.train:
@@ -173,7 +164,7 @@ class PromoteModelOperator(_OfRegistry):
             AirflowFailException: there is no model, no such metric, or a setting is wrong.
             RegistryError: the registry cannot be read or written, or others promoted again and again meanwhile.
         """
-        with self._refused():
+        with no_retry():
             done = self._conclude()
         self._say(context, done.text)
         if not done.promoted:

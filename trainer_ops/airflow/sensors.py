@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from airflow.sdk import BaseSensorOperator
 
-from trainer_ops.airflow.compat import exception, settings
-from trainer_ops.errors import InvalidRequest
+from trainer_ops.airflow.compat import exception, no_retry, settings
 from trainer_ops.lifecycle.clock import Clock, RealClock
 
 if TYPE_CHECKING:
@@ -151,19 +150,15 @@ class TrainJobSensor(BaseSensorOperator):  # type: ignore[misc]  # Airflow is An
         from trainer_ops.lifecycle.selection import Selection
 
         since = _seconds(self.since)
-        try:
+        with no_retry():
             return Selection.of(name=self.name, labels=self.labels, model_uri=self.asset, since=since)
-        except InvalidRequest as exc:
-            raise exception("AirflowFailException")(str(exc)) from exc
 
     def _rule(self, deadline: float | None = None) -> Rule:
         from trainer_ops.lifecycle.group import Rule
         from trainer_ops.status.until import Until
 
-        try:
+        with no_retry():
             until = Until.of(self.until, metric=self.metric, at_least=self.at_least, at_most=self.at_most)
-        except InvalidRequest as exc:
-            raise exception("AirflowFailException")(str(exc)) from exc
         return Rule(until, of=self.of, deadline=deadline)
 
     def _look(self) -> Verdict:
@@ -172,10 +167,8 @@ class TrainJobSensor(BaseSensorOperator):  # type: ignore[misc]  # Airflow is An
 
         clock = self.clock()
         selection, rule = self._selection(), self._rule(deadline=clock.now())
-        try:
+        with no_retry():
             backend = TrainerHook(self.conn_id, self.namespace).get_conn()
-        except InvalidRequest as exc:
-            raise exception("AirflowFailException")(str(exc)) from exc
         try:
             verdict = wait_for(backend, selection, rule, clock=clock)
         finally:
