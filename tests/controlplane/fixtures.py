@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,30 @@ def terminal(job: Mapping[str, Any] | None) -> str:
     """The TrainJob's final condition, "" while there is none."""
     conditions = ((job or {}).get("status") or {}).get("conditions") or ()
     return next((c["type"] for c in conditions if c["type"] in ("Complete", "Failed") and c["status"] == "True"), "")
+
+
+@contextmanager
+def second_plane(prefix: str, *, trainer: bool = True, old_mpi: bool = False) -> Iterator[ControlPlane]:
+    """Another plane than the session's, without a kubelet, with v1 operators of its own; nothing of it stays behind.
+
+    Args:
+        prefix: of the name of its folder.
+        trainer: with Trainer.
+        old_mpi: with training-operator's MPIJob, and without mpi-operator.
+    """
+    root = Path(tempfile.mkdtemp(prefix=prefix))
+    plane = ControlPlane(root / "plane", trainer=trainer)
+    try:
+        operators = V1Operators(plane, old_mpi=old_mpi)
+        try:
+            yield plane
+        finally:
+            operators.close()
+    finally:
+        plane.close()
+        left = leftovers(root, "none")
+        shutil.rmtree(root)
+    assert not left, "left behind:\n" + "\n".join(left)
 
 
 def leftovers(root: Path, network: str) -> list[str]:

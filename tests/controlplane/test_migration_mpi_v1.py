@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,13 +17,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.controlplane.fixtures import Cluster, leftovers, unused_name
+from tests.controlplane.fixtures import Cluster, second_plane, unused_name
 from tests.controlplane.migration_compare import Unlike, unfaithful, unlike
 from tests.controlplane.migration_create import Bench
 from tests.controlplane.migration_pods import v1_fleet
 from tests.controlplane.migration_rows import ROWS, SEEN, Row, sorted_out
 from tests.controlplane.plane import ControlPlane, wait_until
-from tests.controlplane.v1ops import V1Operators, unavailable
+from tests.controlplane.v1ops import unavailable
 from tests.migrate.outcomes import OUTCOMES
 from trainer_ops.migrate.convert import Converted, convert
 from trainer_ops.migrate.ledger import Ledger
@@ -143,30 +140,12 @@ class Old:
         self.plane.api.patch("Pod", pod, {"status": status}, namespace=NAMESPACE, sub="status")
 
 
-@contextmanager
-def old_plane() -> Iterator[ControlPlane]:
-    """With training-operator and its MPIJob, without Trainer and without a kubelet."""
-    root = Path(tempfile.mkdtemp(prefix="old-mpi-"))
-    plane = ControlPlane(root / "plane", trainer=False)
-    try:
-        operators = V1Operators(plane, old_mpi=True)
-        try:
-            yield plane
-        finally:
-            operators.close()
-    finally:
-        plane.close()
-        left = leftovers(root, "none")
-        shutil.rmtree(root)
-    assert not left, "left behind:\n" + "\n".join(left)
-
-
 @pytest.fixture(scope="module")
 def before() -> Iterator[dict[str, Old]]:
     why = unavailable()
     if why:
         pytest.skip(f"the v1 operators: {why}")
-    with old_plane() as plane:
+    with second_plane("old-mpi-", trainer=False, old_mpi=True) as plane:
         plane.namespace(NAMESPACE)
         for raw in JOBS.values():
             plane.api.call("POST", PLACE, raw)

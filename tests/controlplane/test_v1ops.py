@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.controlplane.api import ApiError, path_of
-from tests.controlplane.fixtures import Cluster, leftovers
-from tests.controlplane.plane import ControlPlane, wait_until
+from tests.controlplane.fixtures import Cluster, second_plane
+from tests.controlplane.plane import wait_until
 from tests.controlplane.v1ops import KINDS, V1Operators
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -69,19 +67,8 @@ class TestAdmission:
 
 def test_on_two_planes_at_once(v1_operators: V1Operators) -> None:
     """Both programs have something fixed on a machine: a folder for certificates, a port."""
-    root = Path(tempfile.mkdtemp(prefix="second-plane-"))
-    plane = ControlPlane(root / "plane")
-    try:
-        operators = V1Operators(plane)
-        try:
-            job = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "second"}}
-            plane.api.create({**job, "spec": {"tfReplicaSpecs": {"Worker": role("TFJob", replicas=2)}}})
-            wait_until("its pods", lambda: len(plane.api.list("Pod")) == 2)
-        finally:
-            operators.close()
-    finally:
-        plane.close()
-    left = leftovers(root, "none")
-    shutil.rmtree(root)
-    assert not left, "left behind:\n" + "\n".join(left)
+    with second_plane("second-plane-") as plane:
+        job = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "second"}}
+        plane.api.create({**job, "spec": {"tfReplicaSpecs": {"Worker": role("TFJob", replicas=2)}}})
+        wait_until("its pods", lambda: len(plane.api.list("Pod")) == 2)
     assert not Path("/tmp/k8s-webhook-server").exists()
